@@ -78,11 +78,9 @@ def peers(options, waves: list[np.ndarray]) -> tuple[float, list[np.ndarray]]:
     theirs = knf.MfccOptions() if is_mfcc else knf.FbankOptions()
     theirs.frame_opts.samp_freq, theirs.frame_opts.dither = RATE, 0
     mel = options.mel
-    theirs.mel_opts.num_bins, theirs.mel_opts.low_freq, theirs.mel_opts.high_freq = (
-        mel.num_mel_bins,
-        mel.low_freq,
-        mel.high_freq,
-    )
+    theirs.mel_opts.num_bins = mel.num_mel_bins
+    theirs.mel_opts.low_freq = mel.low_freq
+    theirs.mel_opts.high_freq = mel.high_freq
     theirs.use_energy = False
     if is_mfcc:
         theirs.num_ceps = options.num_ceps

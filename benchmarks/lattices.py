@@ -74,10 +74,8 @@ def main(options: Benchmark) -> None:
     lang, beams = LangDir(Path(options.lang)), options.decode
     trans = read_transitions(Path(options.model_dir or Path(options.graph_dir).parent) / MODEL)
     lexicon, scale = align_lexicon(lang.align_lexicon), beams.acoustic_scale
-    old, new = (
-        BackoffLm.read(lang.path, lang.words, best=True),
-        BackoffLm.read(Path(options.lm or lang.path), lang.words),
-    )
+    old = BackoffLm.read(lang.path, lang.words, best=True)
+    new = BackoffLm.read(Path(options.lm or lang.path), lang.words)
     decoder, table = Decoder(graph, tid2pdf, beams), Table(sum(map(len, loglikes)))
     raw = table.row("search: raw lattices", decoder.decode, loglikes)
     compact = table.row(

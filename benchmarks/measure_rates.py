@@ -50,7 +50,7 @@ GPU = {
     "s_per_launch": 4e-6,
     "launches": {"SGD": 16, "natural gradient": 30, "recurrent step": 5, "train_lfmmi": 1230},
 }
-_LEAST_SHARE = 0.1  # minimum fraction of a call's core seconds that is not attributed to its network
+_MIN_SHARE = 0.1  # minimum fraction of a call's core seconds that is not attributed to its network
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def rates_of(recipes: Iterable[Path], memory_of: Path | None) -> dict[str, Rate]
 
 
 def rate_of(name: str, samples: list[Sample], of_memory: list[Sample], slopes: dict[str, float]) -> Rate:
-    own = [(one.amount, max(one.core_s - one.of_network, _LEAST_SHARE * one.core_s)) for one in samples]
+    own = [(one.amount, max(one.core_s - one.of_network, _MIN_SHARE * one.core_s)) for one in samples]
     points = [(one.held, one.memory_mb) for one in samples + of_memory if one.memory_mb]
     return Rate(
         WORKS[name.split()[0]].unit,

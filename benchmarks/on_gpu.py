@@ -141,10 +141,8 @@ def losses(options: Benchmark) -> None:
 
 def losses_of(options: Benchmark, device: str, precision: str) -> torch.Tensor:
     """Losses per frame of 200 minibatches."""
-    system, random = (
-        Ours(CPU_TASK, options.num_frames, device, precision, "online"),
-        torch.Generator().manual_seed(2),
-    )
+    system = Ours(CPU_TASK, options.num_frames, device, precision, "online")
+    random = torch.Generator().manual_seed(2)
     indices = torch.randint(options.num_frames, (200, 512), generator=random)
     return torch.stack([system.step(index.to(device)) for index in indices]).cpu() / 512
 

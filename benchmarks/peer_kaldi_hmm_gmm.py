@@ -20,10 +20,8 @@ def transition_model(task, tree, lang: str):
     with open(f"{lang}/topo", encoding="utf-8") as f:
         topology.read(f.read())
     state = list(khg.TransitionModel(tree, topology).__getstate__())
-    state[6], state[7] = (
-        task["log_probs"].astype(np.float32).tolist(),
-        task["non_self_loop_log_probs"].astype(np.float32).tolist(),
-    )
+    state[6] = task["log_probs"].astype(np.float32).tolist()
+    state[7] = task["non_self_loop_log_probs"].astype(np.float32).tolist()
     for kind in (lambda x: np.asarray(x, np.float32), list):
         model = khg.TransitionModel.__new__(khg.TransitionModel)
         try:

@@ -18,7 +18,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.jobs.parent import die_with_parent
 from pyasr.cluster.runner.mpi import ROOT, find_mpiexec, flavour
 
-_BUCKET_S, _LEAST_BUCKET, _QUEUE = 0.005, 131072, "100ms"  # bytes
+_BUCKET_S, _MIN_BUCKET, _QUEUE = 0.005, 131072, "100ms"  # bytes
 
 
 class SlowNetwork(PrivateNetwork):
@@ -26,7 +26,7 @@ class SlowNetwork(PrivateNetwork):
 
     def limit(self, mbit_per_s: int) -> None:
         """Set the bandwidth of each link, in each direction."""
-        bucket = max(int(mbit_per_s * 1e6 / 8 * _BUCKET_S), _LEAST_BUCKET)
+        bucket = max(int(mbit_per_s * 1e6 / 8 * _BUCKET_S), _MIN_BUCKET)
         shape = f"tbf rate {mbit_per_s}mbit burst {bucket} latency {_QUEUE}"
         for number in self._numbers():
             call(f"tc -n {self._name(number)} qdisc replace dev eth0 root {shape}")

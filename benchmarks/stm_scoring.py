@@ -38,12 +38,10 @@ RULES = [
     ';; INPUT_DEPENDENT_APPLICATION = "ctm"',
     "[CAN'T] => [{CAN NOT / CANNOT}] / [ ] __ [ ]",
 ]
-CHANNELS, SEGMENTS, MEAN_WORDS, WORD_S = (
-    [(f"sw_{i:04d}", side) for i in range(40) for side in "AB"],
-    56,
-    9.6,
-    0.3,
-)
+CHANNELS = [(f"sw_{i:04d}", side) for i in range(40) for side in "AB"]
+SEGMENTS = 56
+MEAN_WORDS = 9.6
+WORD_S = 0.3
 
 
 @dataclass(frozen=True)
@@ -115,10 +113,8 @@ def sclite_counts(directory: Path) -> tuple[int, ...]:
 def make_files(directory: Path, num_ctms: int) -> None:
     """Write stm, glm and 0.ctm, 1.ctm, ..."""
     rng = np.random.default_rng(0)
-    segments, names = (
-        references(rng),
-        map("".join, itertools.product("ABCDEFGHIJKLMNOP", "ABCDEFGHIJ", "ABCDEFGHIJ")),
-    )
+    segments = references(rng)
+    names = map("".join, itertools.product("ABCDEFGHIJKLMNOP", "ABCDEFGHIJ", "ABCDEFGHIJ"))
     rules = [*(f"{name}WORD => {name} WORD / [ ] __ [ ]" for name in names), *RULES]
     others = [word for _, _, words in segments[:100] for word in words]
     (directory / "glm").write_text(HEAD + "\n".join(rules) + "\n")

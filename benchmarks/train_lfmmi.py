@@ -32,8 +32,8 @@ from pyasr.base.cli.step import run_step
 from pyasr.feats.inputs import InputOptions
 from pyasr.hmm.model.model_file import read_subsampling
 from pyasr.parallel.communication.comm import SoloComm
-from pyasr.sequence.lfmmi import leaky_hmm
-from pyasr.sequence.lfmmi.denominator_graph import DenominatorGraph
+from pyasr.sequence.lfmmi.lfmmi import leaky_hmm
+from pyasr.sequence.lfmmi.lfmmi.denominator_graph import DenominatorGraph
 from pyasr.train.data.rank_data import FrameSource, open_corpus
 from pyasr.train.objectives import lfmmi_training
 from pyasr.train.sgd.learner import Learner
@@ -149,10 +149,8 @@ def denominator_times(spec: steps.LfMmiSpec) -> dict[str, float]:
         generator=torch.Generator().manual_seed(0),
     )
     logits, clock = logits.to(device_of(spec)), Clock(device_of(spec))
-    inputs, systems = (
-        (logits, graph, leak, np.full(len(logits), frames)),
-        {"ours": leaky_hmm.forward_backward},
-    )
+    inputs = (logits, graph, leak, np.full(len(logits), frames))
+    systems = {"ours": leaky_hmm.forward_backward}
     if clock.device == "cpu":
         systems["plain torch"] = leaky_hmm._by_sparse_matrices
     for name, function in systems.items():

@@ -77,10 +77,8 @@ class Task:
         return ChunkStore(iter(features), targets, Packing(chunk=CHUNK), DIM)
 
 
-CPU_TASK, GPU_TASK = (
-    Task(["blstm cells=256 repeat=2", "linear dim=256"], 2000),
-    Task(read_network(IBMS), 32_000),
-)
+CPU_TASK = Task(["blstm cells=256 repeat=2", "linear dim=256"], 2000)
+GPU_TASK = Task(read_network(IBMS), 32_000)
 
 
 class Ours:

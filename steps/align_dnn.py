@@ -17,10 +17,8 @@ from pyasr.hmm.training.align_gmm import AlignSpec, AlignStep, complete_ali_dir,
 
 
 def main(options: AlignStep) -> None:
-    num_jobs, inputs = (
-        options.jobs.nj,
-        [*input_files(options.data, options.lang, options.model_dir), options.model_dir / "final.nnet"],
-    )
+    num_jobs = options.jobs.nj
+    inputs = [*input_files(options.data, options.lang, options.model_dir), options.model_dir / "final.nnet"]
     with output_of(
         options, options.ali_dir, inputs, check=lambda: options.check_inputs(of_network=True)
     ) as out:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from pyasr.base.cli.job_options import JobOptions
 from pyasr.base.cli.options import argument, group
-from pyasr.base.cli.skipped_utterances import LeftOutOptions
+from pyasr.base.cli.skipped_utterances import SkippedOptions
 from pyasr.base.cli.step import output_of, run_step
 from pyasr.base.files.places import remove_tree
 from pyasr.cluster.ranks.jobs import run_jobs
@@ -45,7 +45,7 @@ class BuildChainTree:
     ali_dir: Path = argument("directory of the alignments, with their model")
     out: Path = argument("directory of the tree")
     tree: ChainTreeOptions = group(ChainTreeOptions)
-    missing: LeftOutOptions = group(LeftOutOptions)
+    missing: SkippedOptions = group(SkippedOptions)
     jobs: JobOptions = group(JobOptions)
 
 

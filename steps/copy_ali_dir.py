@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pyasr.base import log
 from pyasr.base.cli.options import argument, group
-from pyasr.base.cli.skipped_utterances import LeftOutOptions
+from pyasr.base.cli.skipped_utterances import SkippedOptions
 from pyasr.base.cli.step import output_of, run_step
 from pyasr.data.tables.datadir import DataDir
 from pyasr.hmm.align.copy_ali import copy_alignments
@@ -28,7 +28,7 @@ class CopyAliDir:
     )
     ali_dir: Path = argument("directory of the alignments of the original utterances")
     out: Path = argument("directory of the alignments of DATA")
-    missing: LeftOutOptions = group(LeftOutOptions, max_missing=0.05)
+    missing: SkippedOptions = group(SkippedOptions, max_missing=0.05)
 
 
 def main(options: CopyAliDir) -> None:

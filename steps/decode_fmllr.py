@@ -89,10 +89,8 @@ def check_inputs(options: DecodeFmllr) -> None:
 
 def main(options: DecodeFmllr) -> None:
     options.adapt.check(options.decode)
-    inputs, check = (
-        input_files(options.graph_dir, options.model, options.data),
-        functools.cache(lambda: check_inputs(options)),
-    )
+    inputs = input_files(options.graph_dir, options.model, options.data)
+    check = functools.cache(lambda: check_inputs(options))
     si_dir = options.si_dir or decode_without(options, inputs, check)
     inputs += adaptation_files(options.graph_dir, si_dir)
     with output_of(options, options.decode_dir, inputs, resume=True, check=check) as out:

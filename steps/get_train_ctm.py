@@ -14,7 +14,7 @@ from pathlib import Path
 from pyasr.base import log
 from pyasr.base.cli.job_options import JobOptions
 from pyasr.base.cli.options import argument, group
-from pyasr.base.cli.skipped_utterances import LeftOutOptions
+from pyasr.base.cli.skipped_utterances import SkippedOptions
 from pyasr.base.cli.step import output_of, run_step
 from pyasr.cluster.ranks.jobs import run_jobs
 from pyasr.data.tables.datadir import DataDir
@@ -32,7 +32,7 @@ class GetTrainCtm:
     lang: Path = argument("language directory of the alignments")
     ali_dir: Path = argument("directory of the alignments, with their model")
     out: Path = argument("output directory of the ctm")
-    missing: LeftOutOptions = group(LeftOutOptions, max_missing=0.05)
+    missing: SkippedOptions = group(SkippedOptions, max_missing=0.05)
     jobs: JobOptions = group(JobOptions)
 
 

@@ -50,10 +50,8 @@ class LmRescore:
 
 def main(options: LmRescore) -> None:
     check_as_decoded(options.decode_dir)
-    tables, lattices = (
-        word_tables(options.decode_dir, options.old_lang, options.new_lm),
-        archives(options.decode_dir),
-    )
+    tables = word_tables(options.decode_dir, options.old_lang, options.new_lm)
+    lattices = archives(options.decode_dir)
     old, new = model_file(options.old_lang), model_file(options.new_lm)
     with output_of(options, options.out, [*tables, old, new, options.data / "utt2spk", *lattices]) as out:
         num_jobs = min(options.jobs.nj, len(lattices))

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pyasr.base.cli.job_options import JobOptions
 from pyasr.base.cli.options import argument, group, option
-from pyasr.base.cli.skipped_utterances import LeftOutOptions
+from pyasr.base.cli.skipped_utterances import SkippedOptions
 from pyasr.base.cli.step import output_of, run_step
 from pyasr.base.files.table_paths import as_named
 from pyasr.cluster.ranks.jobs import run_jobs
@@ -39,7 +39,7 @@ class MakeFmllrFeats:
     transform_dir: Path | None = option(
         None, "directory of the speakers' transforms; none: MODEL_DIR", heading="input"
     )
-    missing: LeftOutOptions = group(LeftOutOptions)
+    missing: SkippedOptions = group(SkippedOptions)
     compress: bool = option(
         False, "store one byte per value (Kaldi's compressed matrices) instead of float32", heading="output"
     )

@@ -37,11 +37,9 @@ class OracleWer:
 
 
 def main(options: OracleWer) -> None:
-    lattices, words, data = (
-        archives(options.decode_dir),
-        words_file(options.decode_dir, options.lang),
-        DataDir(options.data),
-    )
+    lattices = archives(options.decode_dir)
+    words = words_file(options.decode_dir, options.lang)
+    data = DataDir(options.data)
     inputs = [options.data / "text", options.data / "utt2spk", words, *lattices]
     with output_of(options, options.decode_dir / "oracle", inputs) as out:
         num_jobs = min(options.jobs.nj, len(lattices))

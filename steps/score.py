@@ -59,7 +59,7 @@ from pyasr.score.score_dir import (
 from pyasr.score.text_scorer import TextScorer
 from pyasr.score.wer import Score
 
-MOST_NAMED = 20  # maximum number of utterances without hypothesis in a warning
+MAX_NAMED = 20  # maximum number of utterances without hypothesis in a warning
 
 
 @dataclass(frozen=True)
@@ -228,17 +228,13 @@ def main(options: ScoreOptions) -> None:
     )
     task = (TimedWords if options.stm and DataDir(options.data).has("stm") else Texts)(options)
     paths = task.inputs() + ([scoring_dir(options.params_from, mbr) / SUMMARY] if options.params_from else [])
-    scoring, num_jobs = (
-        scoring_dir(options.decode_dir, mbr),
-        min(options.jobs.nj, len(archives(options.decode_dir))),
-    )
+    scoring = scoring_dir(options.decode_dir, mbr)
+    num_jobs = min(options.jobs.nj, len(archives(options.decode_dir)))
     weights = LmWeights(options.min_lmwt, options.max_lmwt, chosen.point[0] if chosen else None)
     least, greatest = first_range(options.min_lmwt, options.max_lmwt)
     made_with = dataclasses.replace(options, min_lmwt=least, max_lmwt=greatest)
-    also, outdated = (
-        [] if mbr else [options.decode_dir / "best_wer"],
-        misfit(options.decode_dir, weights, mbr),
-    )
+    also = [] if mbr else [options.decode_dir / "best_wer"]
+    outdated = misfit(options.decode_dir, weights, mbr)
     with output_of(made_with, scoring, paths, also=also, outdated=outdated) as out:
         scorer = task.scorer()
         hypotheses, scores = sweep(options, task, scorer, out, num_jobs, weights)
@@ -276,7 +272,7 @@ def report(options: ScoreOptions, lines: list[str], weights: LmWeights) -> None:
         log.info(line)
     chosen = read_summary(options.decode_dir, options.mbr.decode_mbr)["chosen"]
     if chosen["missing"]:
-        named = " ".join(chosen["missing"][:MOST_NAMED]) + " ..." * (len(chosen["missing"]) > MOST_NAMED)
+        named = " ".join(chosen["missing"][:MAX_NAMED]) + " ..." * (len(chosen["missing"]) > MAX_NAMED)
         log.warning(f"{len(chosen['missing'])} utterance(s) have no hypothesis and count as deleted: {named}")
     if not options.params_from and chosen["errors"] and (remedy := weights.remedy(chosen["point"][0])):
         log.warning(f"the best LM weight {chosen['point'][0]} is at the end of the range; {remedy}")

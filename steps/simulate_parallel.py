@@ -29,7 +29,7 @@ from pyasr.train.steps.virtual_step import SimulationSpec, VirtualOptions
 
 _UNUSED = {
     "checkpoint_minutes": never("a simulation saves no checkpoints"),
-    "stop_at_divergence": never("a simulation goes on while its objective is a number"),
+    "stop_at_divergence": never("a simulation continues while its objective is a number"),
 }
 
 

@@ -51,10 +51,8 @@ class TrainIvectorExtractor:
 def main(options: TrainIvectorExtractor) -> None:
     options.ubm.check()
     check_split(options.data, options.jobs.nj)
-    tables, of_model = (
-        input_tables(options.data, options.inputs),
-        input_option_files(options.model_dir) if options.model_dir else [],
-    )
+    tables = input_tables(options.data, options.inputs)
+    of_model = input_option_files(options.model_dir) if options.model_dir else []
     with output_of(options, options.dir, [*tables, *of_model]) as out:
         write_inputs(out, options.inputs, options.model_dir)
         keep_origin(out, options.data)

@@ -14,12 +14,12 @@ from pathlib import Path
 
 from pyasr.base.cli.job_options import JobOptions
 from pyasr.base.cli.options import argument, group
-from pyasr.base.cli.skipped_utterances import LeftOutOptions
+from pyasr.base.cli.skipped_utterances import SkippedOptions
 from pyasr.base.cli.step import output_of, run_step
 from pyasr.cluster.ranks.jobs import run_ranks
 from pyasr.data.tables.datadir import check_split
 from pyasr.feats.inputs import InputOptions
-from pyasr.hmm.align.align_report import MOST_MISSING, check_failed
+from pyasr.hmm.align.align_report import MAX_MISSING, check_failed
 from pyasr.hmm.align.viterbi import AlignOptions
 from pyasr.hmm.graphs.transcript_ids import check_transcripts
 from pyasr.hmm.model.gmm_dir import input_files
@@ -39,7 +39,7 @@ class TrainMono:
     align: AlignOptions = group(AlignOptions)
     update: GmmUpdateOptions = group(GmmUpdateOptions)
     inputs: InputOptions = group(InputOptions, deltas=2)
-    missing: LeftOutOptions = group(LeftOutOptions, max_missing=MOST_MISSING)
+    missing: SkippedOptions = group(SkippedOptions, max_missing=MAX_MISSING)
     store: MemoryOptions = group(MemoryOptions)
     jobs: JobOptions = group(JobOptions)
 

@@ -206,6 +206,20 @@ def test_number_of_modules_per_folder_is_limited():
         )
 
 
+def test_test_files_lie_in_folders_of_their_modules():
+    """A file of tests of a package, tests/PACKAGE/FOLDER/test_MODULE.py, tests a module of that folder if any
+    module has this name."""
+    folders: dict[str, set[Path]] = {}
+    for path in python_files("pyasr"):
+        folders.setdefault(path.stem, set()).add(path.relative_to(ROOT / "pyasr").parent)
+    for package in sorted(layers()):
+        for path in (ROOT / "tests" / package).rglob("test_*.py"):
+            homes = folders.get(path.stem.removeprefix("test_"))
+            assert homes is None or path.relative_to(ROOT / "tests").parent in homes, (
+                f"{path.relative_to(ROOT)}: its module is in pyasr/{' and pyasr/'.join(map(str, homes))}"
+            )
+
+
 def test_library_imports_no_scripts():
     for path in python_files("pyasr"):
         assert not {name.partition(".")[0] for name in imports_of(path)} & {

@@ -19,7 +19,7 @@ from pyasr.hmm.model.gmm_dir import LANG_FILES, TREE_FILES
 
 ROOT = Path(__file__).parents[1]
 PROGRAMS = [path for folder in ("steps", "utils") for path in sorted((ROOT / folder).glob("*.py"))]
-MOST_MODULES = 480  # in total; numpy and its imports of Python are more than 200
+MAX_MODULES = 480  # in total; numpy and its imports of Python are more than 200
 OF_NO_OPTIONS = ("build_environment.py", "supervise.py")  # their arguments are files and a command
 
 OF_ALIGNMENTS = ["data", "lang", "ali"]
@@ -70,7 +70,7 @@ def test_help_and_errors_import_few_modules(path, asked):
         and refused.errors.count("\n") == 1
     )
     for run in filter(None, (report, refused)):
-        assert not run.heavy and len(run.modules) <= MOST_MODULES
+        assert not run.heavy and len(run.modules) <= MAX_MODULES
 
 
 def write_inputs(path: Path) -> None:
@@ -127,7 +127,7 @@ def repeated(tmp_path_factory) -> dict[str, Run]:
 def test_up_to_date_outputs_import_few_modules(case, repeated):
     run = repeated[case]
     assert run.status == 0 and run.output.endswith(" is up to date\n"), run.output + run.errors
-    assert not run.heavy and len(run.modules) <= MOST_MODULES
+    assert not run.heavy and len(run.modules) <= MAX_MODULES
 
 
 SCHEMES = """

@@ -34,12 +34,12 @@ SCHEDULES = {
 }
 FLAGS = {flag(option) for options in SCHEDULES.values() for option in options}
 ONLINE = "--ng-rank-in --ng-rank-out --ng-num-samples-history --ng-num-minibatches-history --ng-update-period"
-BESIDE_FILE = (
+REPLACED_BY_FILE = (
     "--hidden-layers --hidden-dim --activation --pnorm-group --normalize --dropout --splice-left "
     "--splice-right"
 )
 MIXED_UP = "--mix-up-power --mix-up-min-count --mix-up-stddev"
-BESIDE_NETWORK = (
+UNUSED_WITH_FILE = (
     "--mix-up --layer-period-frames --fix-period-frames --shrink-period-frames "
     "--presoftmax-power --teacher --dbn"
 )
@@ -69,7 +69,7 @@ CASES = [
     (("train_lfmmi.py",), "", COMBINED),
     (("train_dnn.py", "train_lfmmi.py"), "--combine average", "--combine-start --combine-iterations"),
     (("train_dnn.py",), "--activation pnorm", "--normalize"),
-    (("train_dnn.py",), "--network x.net", f"{BESIDE_FILE} {BESIDE_NETWORK} --input-transform"),
+    (("train_dnn.py",), "--network x.net", f"{REPLACED_BY_FILE} {UNUSED_WITH_FILE} --input-transform"),
     (("train_dnn.py", "simulate_parallel.py"), "", "--carry-state --fix-period-frames --shrink-value"),
     (("train_dnn.py",), "--network x.net --carry-state", "--combine --shrink-value"),
     (("train_dnn.py",), "--teacher x", "--vtlp --input-transform --combine --shrink-period-frames"),

@@ -14,7 +14,7 @@ from pyasr.base import log
 from pyasr.base.cli.options import argument, option
 from pyasr.base.cli.step import check_replaceable, run_step
 from pyasr.base.outputs.output import atomic_write
-from pyasr.report.beside_published import published_table, read_published
+from pyasr.report.published_comparison import published_table, read_published
 from pyasr.report.results import results_page, tables
 from pyasr.report.seed_runs import read_seed_runs, seed_runs, together, write_seed_runs
 from pyasr.report.systems import find_systems

@@ -17,7 +17,7 @@ from pyasr.base.cli.options import argument, group
 from pyasr.base.cli.step import output_of, run_step
 from pyasr.hmm.graphs.decoding_graph import GraphOptions, make_hclg
 from pyasr.hmm.model.model_file import read_transitions
-from pyasr.sequence.lfmmi.chain import chain_topology
+from pyasr.sequence.lfmmi.lfmmi.chain import chain_topology
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,8 @@ def main(options: MakeGraph) -> None:
 
 def _check_scale(options: MakeGraph) -> None:
     """Warn if the scale of self-loops differs from the one in LF-MMI training."""
-    topology, scale = (
-        read_transitions(options.model_dir / "final.mdl").topology,
-        options.graph.self_loop_scale,
-    )
+    topology = read_transitions(options.model_dir / "final.mdl").topology
+    scale = options.graph.self_loop_scale
     if scale != 1.0 and topology == chain_topology(topology.phones):
         log.warning(
             f"{options.model_dir} has the HMMs of LF-MMI, whose self-loops have scale 1: give "

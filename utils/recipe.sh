@@ -51,7 +51,7 @@ recipe_num_spawned=0
 recipe_pids=()
 recipe_spawned=()
 recipe_in_background=""   # the spawned command, in the subshell that runs it
-recipe_told=""
+recipe_has_reported=""
 
 # Sets recipe variables to the values given on the command line; --help lists them.
 parse_recipe_options() {
@@ -204,7 +204,7 @@ recipe_cause() {
 }
 
 recipe_tell() {
-  recipe_told=yes
+  recipe_has_reported=yes
   echo "$recipe_name: error: ${recipe_stage:+stage $recipe_stage: }$1" >&2
 }
 
@@ -226,7 +226,7 @@ recipe_exit() {
     recipe_end_plan "$status" || exit 1
   fi
   if [ "$status" -ne 0 ]; then
-    [ -n "$recipe_told" ] || recipe_tell "exited with status $status"
+    [ -n "$recipe_has_reported" ] || recipe_tell "exited with status $status"
     echo "$recipe_name: fix the error and run the same command again; completed steps are not repeated" >&2
   fi
   exit "$status"

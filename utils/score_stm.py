@@ -48,10 +48,8 @@ def main(options: ScoreStm) -> None:
     entries = read_entries(options.ctm)
     if options.drop_unscored:
         entries = ctm_entries(scored_lines(entry.first for entry in entries))
-    glm, dropped = (
-        read_glm(options.glm) if options.glm else None,
-        DROPPED if options.drop_unscored else "none",
-    )
+    glm = read_glm(options.glm) if options.glm else None
+    dropped = DROPPED if options.drop_unscored else "none"
     scorer = StmScorer(read_stm(options.stm), glm, options.subsets, dropped)
     score = scorer.score(entries, str(options.ctm))
     if score.missing:

@@ -36,7 +36,7 @@ from pyasr.train.job.progress import METRICS_FILE
 from pyasr.train.job.progress_bar import bar, last_interval, whole_lines
 
 _MARK = r'<svg xmlns="[^"]*" viewBox="[^"]*">\n<svg y="0" '
-_MOST_DRAWN = 2 * len(COLOURS)
+_MAX_DRAWN = 2 * len(COLOURS)
 
 
 @dataclass(frozen=True)
@@ -166,9 +166,9 @@ def draw(path: Path, exp: Path, outputs: list[Path]) -> None:
     }
     if not found:
         raise UserError(f"{exp}: no training to plot; give a directory that contains one")
-    if len(found) > _MOST_DRAWN:
+    if len(found) > _MAX_DRAWN:
         raise UserError(
-            f"{exp}: {len(found)} trainings, but a figure shows at most {_MOST_DRAWN}; give a directory "
+            f"{exp}: {len(found)} trainings, but a figure shows at most {_MAX_DRAWN}; give a directory "
             "with fewer trainings"
         )
     check_replaceable(path, _MARK, "figure drawn by this program")

@@ -47,13 +47,13 @@ from pyasr.recognition.audio.recording_input import (
     EACH,
     MIX,
     Recording,
-    as_a_whole,
     file_blocks,
     find_audio,
     live_blocks,
     of_bytes,
     of_raw,
     read_recordings,
+    within_memory,
 )
 from pyasr.recognition.formats import FORMATS, as_word, name_of
 from pyasr.recognition.recognizer import Recognizer
@@ -126,7 +126,7 @@ def recordings(options: Transcribe, path: Path) -> Iterator[Recording]:
     if str(path) != "-":
         yield from read_recordings(path, options.channels)
         return
-    with as_a_whole("stdin"):
+    with within_memory("stdin"):
         content = sys.stdin.buffer.read()
         found = (
             [of_raw(content, "stdin", options.raw_rate)]
@@ -149,10 +149,8 @@ def stream(options: Transcribe, recognizer: Recognizer, path: Path) -> Iterator[
 def streamed(
     options: Transcribe, recognizer: Recognizer, name: str, rate: float, blocks: Iterator
 ) -> Iterator[Transcript]:
-    live, at_once = (
-        recognizer.stream(rate, options.endpoint),
-        options.format == "text" and options.out_dir is None,
-    )
+    live = recognizer.stream(rate, options.endpoint)
+    at_once = options.format == "text" and options.out_dir is None
     for block in blocks:
         for segment in live.accept(block):
             if at_once:

@@ -34,7 +34,7 @@ from pyasr.cluster.runner.status import from_wait, write_status
 from pyasr.parallel.ranks import rank
 
 ROOT = Path(__file__).resolve().parents[2]
-MOST_S = 300.0
+MAX_S = 300.0
 _LIBRARIES = ("pyasr", "numpy", "scipy", "torch", "numba", "kaldiio", "soundfile", "mpi4py")
 _LINE = re.compile(r"^(?:(\d+) +)?(\w+)\((.*)$")
 _ELSEWHERE = re.compile(
@@ -74,12 +74,10 @@ class Ground:
     """The directory `place`, in which programs run; `scratch` contains their output and that of strace."""
 
     def __init__(self, place: Path, scratch: Path):
-        self.place, self.said, self.trace, self.modules = (
-            place,
-            scratch / "said",
-            scratch / "trace",
-            scratch / "modules",
-        )
+        self.place = place
+        self.said = scratch / "said"
+        self.trace = scratch / "trace"
+        self.modules = scratch / "modules"
 
     def run(self, words: list[str], tracing: list[str] | None = None) -> Ended:
         """Run a program of steps/, utils/ or egs/, given by its command line, with these options of
@@ -115,7 +113,7 @@ class Ground:
                 "TracerPid:\t0" not in Path(f"/proc/{pid}/status").read_text("utf-8")
                 or following.poll() is not None
             ),
-            MOST_S,
+            MAX_S,
         )
         os.kill(pid, signal.SIGCONT)
         return following
@@ -199,7 +197,7 @@ def _note_modules(path: Path) -> None:
 
 
 def _status_of(pid: int) -> int:
-    """The exit status of a fork; its process group is killed if it does not end in MOST_S."""
+    """The exit status of a fork; its process group is killed if it does not end in MAX_S."""
     ended: list[int] = []
 
     def look() -> bool:
@@ -207,9 +205,9 @@ def _status_of(pid: int) -> int:
         ended.extend([os.waitstatus_to_exitcode(status)] * bool(found))
         return bool(found)
 
-    if not _wait_until(look, MOST_S):
+    if not _wait_until(look, MAX_S):
         os.killpg(pid, signal.SIGKILL)
-        _wait_until(look, MOST_S)
+        _wait_until(look, MAX_S)
     return ended[0]
 
 

@@ -34,11 +34,9 @@ class Ground:
 
     def __init__(self, run_dir: Path, num_train: int):
         self.place, self.num_train = Path(run_dir).absolute() / "ground", num_train
-        self.recipe, self.scratch, self.output = (
-            self.place / "s5",
-            self.place / "tmp",
-            self.place.parent / "recipe.log",
-        )
+        self.recipe = self.place / "s5"
+        self.scratch = self.place / "tmp"
+        self.output = self.place.parent / "recipe.log"
         self.is_own_filesystem = os.geteuid() == 0
 
     def __enter__(self) -> Ground:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fault_ground import Ground
 
-_MOST_LEFT, _MOST_DAMAGED = 32, 4096  # blocks of a disk, bytes
+_MAX_LEFT, _MAX_DAMAGED = 32, 4096  # blocks of a disk, bytes
 Undo = Callable[[], None]
 
 
@@ -29,7 +29,7 @@ def kill_a_process(ground: Ground, run: subprocess.Popen, chance: random.Random)
 
 
 def fill_the_disk(ground: Ground, run: subprocess.Popen, chance: random.Random) -> tuple[str, Undo]:
-    left = chance.choice([0, 1, chance.randrange(2, _MOST_LEFT)])
+    left = chance.choice([0, 1, chance.randrange(2, _MAX_LEFT)])
     ground.fill_disk(left)
     return f"{4 * left} KiB left on the disk", ground.free_disk
 
@@ -124,7 +124,7 @@ def _overwrite(path: Path, chance: random.Random) -> None:
     begin = chance.randrange(max(size, 1))
     with path.open("r+b") as f:
         f.seek(begin)
-        f.write(chance.randbytes(min(size - begin, chance.randint(1, _MOST_DAMAGED))))
+        f.write(chance.randbytes(min(size - begin, chance.randint(1, _MAX_DAMAGED))))
 
 
 def _remove(path: Path, chance: random.Random) -> None:

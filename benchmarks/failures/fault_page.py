@@ -98,10 +98,8 @@ def figures(trials: dict[int, Trial]) -> list[str]:
 
 
 def _row(name: str, trials: list[Trial]) -> str:
-    failed, well = (
-        _count(trial.status != 0 for trial in trials),
-        _count(not trial.problems for trial in trials),
-    )
+    failed = _count(trial.status != 0 for trial in trials)
+    well = _count(not trial.problems for trial in trials)
     return f"| {name} | {len(trials)} | {failed} | {len(trials) - failed} | {well} |"
 
 

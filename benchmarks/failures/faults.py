@@ -44,7 +44,7 @@ from pyasr.base.cli.step import run_step
 from pyasr.base.errors import UserError
 from pyasr.base.outputs.run_record import commit
 
-_MOST_S, _GRACE_S = 1800.0, 15.0
+_MAX_S, _GRACE_S = 1800.0, 15.0
 
 
 @dataclass(frozen=True)
@@ -144,9 +144,9 @@ class Trials:
         than the undisturbed run."""
         self.ground.lay_out(self.snapshots / str(stage - 1))
         run = self.ground.start(*words)
-        wait_until(lambda: run.poll() is not None or f"== stage {stage}:" in self.ground.said(), _MOST_S)
+        wait_until(lambda: run.poll() is not None or f"== stage {stage}:" in self.ground.said(), _MAX_S)
         begin_s = self.ground.cpu_s()
-        wait_until(lambda: run.poll() is not None or self.ground.cpu_s() >= begin_s + after_s, _MOST_S)
+        wait_until(lambda: run.poll() is not None or self.ground.cpu_s() >= begin_s + after_s, _MAX_S)
         if run.poll():
             raise UserError(f"the recipe fails without any fault: see {self.ground.output}")
         return run if run.poll() is None else None
@@ -154,8 +154,8 @@ class Trials:
     def _end_of_disturbed(self, run: subprocess.Popen, undo: Undo) -> tuple[int, float, list[str]]:
         """(exit status of the disturbed run, seconds from the fault to its end, problems of its end)."""
         begin, problems = time.monotonic(), []
-        if not wait_until(lambda: run.poll() is not None, _MOST_S):
-            problems.append(f"the disturbed run did not end within {_MOST_S:.0f} s")
+        if not wait_until(lambda: run.poll() is not None, _MAX_S):
+            problems.append(f"the disturbed run did not end within {_MAX_S:.0f} s")
             run.terminate()
         status, ended_s = run.wait(), round(time.monotonic() - begin, 1)
         problems += self._left_running()

@@ -63,10 +63,8 @@ ERRORS = {
     "utimensat": ("EIO", "EACCES"),
     "fchmodat": ("EIO", "EACCES"),
 }
-_BEGIN, _END = (
-    "<!-- figures, written by benchmarks/failures/system_errors.py -->",
-    "<!-- end of figures of system errors -->",
-)
+_BEGIN = "<!-- figures, written by benchmarks/failures/system_errors.py -->"
+_END = "<!-- end of figures of system errors -->"
 _TRACES = (
     "Traceback (most recent call last)",
     "Exception ignored",
@@ -148,7 +146,7 @@ class Sweep:
 
     def prepare(self) -> None:
         """Run all steps, each twice to find the files that differ between runs."""
-        self.alike, previous = {}, None
+        previous = None
         for step in self.steps:
             if not (self.kept / step).exists():
                 self.lay_out(previous)
@@ -310,10 +308,8 @@ def main(options: Benchmark) -> None:
     if unknown := [step for step in wanted if step not in STEPS]:
         raise UserError(f"--steps {unknown[0]}: no such step; choose from {','.join(STEPS)}")
     needed = list(STEPS)[: 1 + max(map(list(STEPS).index, wanted))]
-    sweep, trials = (
-        Sweep(options.run_dir.resolve(), {step: STEPS[step] for step in needed}),
-        read_table(options.table),
-    )
+    sweep = Sweep(options.run_dir.resolve(), {step: STEPS[step] for step in needed})
+    trials = read_table(options.table)
     sweep.prepare()
     begin = time.monotonic()
     todo = [(step, call, error) for step in wanted for call, error in chosen(sweep.calls(step), options.most)]

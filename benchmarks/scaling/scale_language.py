@@ -14,7 +14,7 @@ from pyasr.lang.lexicons.lexicon import Phones
 from pyasr.lang.ngrams.arpa import write_arpa
 
 _PER_WORD = 10  # n-grams, at least NUM_WORDS words
-_MOST_WORDS = 60_000
+_MAX_WORDS = 60_000
 _OF_PRUNED = 2.25  # bigrams, and trigrams, of each word of LibriSpeech's pruned trigram
 
 
@@ -29,7 +29,7 @@ def words_of(num_words: int) -> dict[str, Phones]:
 def write_model(out: Path, num_ngrams: int) -> None:
     """Write `out`/lm.arpa.gz, of about `num_ngrams` n-grams; its vocabulary includes the words of the
     contents."""
-    words = list(words_of(min(max(num_ngrams // _PER_WORD, NUM_WORDS), _MOST_WORDS)))
+    words = list(words_of(min(max(num_ngrams // _PER_WORD, NUM_WORDS), _MAX_WORDS)))
     longer = num_ngrams - len(words)
     _write(out, words, longer // 2, longer - longer // 2)
 

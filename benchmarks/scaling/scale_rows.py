@@ -333,7 +333,7 @@ _AUDIO = "reads audio, which these corpora do not have"
 _NETWORK_ALONE = "reads a network, no corpus"
 _ANSWER = "reads the results of a few decodings and trainings"
 _AS_MFCC = "as make_mfcc, with other features"
-LEFT_OUT = {  # program: why it has no row
+UNMEASURED = {  # program: why it has no row
     **dict.fromkeys(("compute_vtln", "segment_data_dir", "prepare_own_data", "transcribe"), _AUDIO),
     **dict.fromkeys(("make_fbank", "make_plp", "make_spectrogram"), _AS_MFCC),
     **dict.fromkeys(("export_kaldi", "export_onnx", "pack_model"), _NETWORK_ALONE),

@@ -24,7 +24,7 @@ from pyasr.base.outputs.output import atomic_write
 
 _LITTLE_S, _LITTLE_MB, _LITTLE_SHARE = 0.15, 3.0, 0.05  # smaller differences to the first size are noise
 _EXPONENTS = (0.8, 1.2)  # exponents in this range count as 1 in extrapolations
-MOST_EXPONENT = 1.25
+MAX_EXPONENT = 1.25
 _LIMITED = """import os, resource, sys
 resource.setrlimit(resource.RLIMIT_DATA, (int(sys.argv[1]),) * 2)
 os.execv(sys.executable, [sys.executable, *sys.argv[2:]])"""
@@ -138,7 +138,7 @@ class Growth:
 
     def _is_fast(self, quantity: str) -> bool:
         exponent = self.exponent(quantity)
-        return exponent is not None and exponent > MOST_EXPONENT
+        return exponent is not None and exponent > MAX_EXPONENT
 
 
 def interpolated(points: list[tuple[float, float]], amount: float) -> float:

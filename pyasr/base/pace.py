@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 FIRST_S = 20.0
-GROWTH, _MOST_S = 1.5, 600.0
+GROWTH, _MAX_S = 1.5, 600.0
 
 
 class Pace:
@@ -31,5 +31,5 @@ class Pace:
         passed_s = self.passed_s
         if passed_s < self._next_s:
             return False
-        self._next_s = passed_s + min(passed_s * (GROWTH - 1), _MOST_S)
+        self._next_s = passed_s + min(passed_s * (GROWTH - 1), _MAX_S)
         return True

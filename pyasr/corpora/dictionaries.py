@@ -30,7 +30,7 @@ def make_dict_dir(
 ) -> None:
     """Create DICT_DIR of `options` unless it is up to date.
 
-    inputs  further input files, besides the text
+    inputs  input files in addition to the text
     write   function that fills a directory, given {word of the text: count}, and returns its lexicon
     """
     with output_of(options, options.dict_dir, [options.text, *inputs]) as out:

@@ -2,7 +2,7 @@
 the discs were copied.
 
 Files that operating systems and programs add are ignored: hidden files and folders (`._sw02001.sph`,
-`.AppleDouble`, `.Trash-1000`), `lost+found`, `__MACOSX` and the like. Names may end in a version, as in disc
+`.AppleDouble`, `.Trash-1000`), `lost+found`, `__MACOSX` and others. Names may end in a version, as in disc
 images: `SW02001.SPH;1`.
 """
 

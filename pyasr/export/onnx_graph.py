@@ -17,7 +17,7 @@ from onnx import GraphProto, TensorProto, ValueInfoProto, helper, numpy_helper
 from pyasr.base.errors import UserError
 
 _OPSET, _IR_VERSION = 18, 8
-_MOST_BYTES = 2**31 - 2**24  # of constants; a file has at most 2^31, and the operators take less than 2^24
+_MAX_BYTES = 2**31 - 2**24  # of constants; a file has at most 2^31, and the operators take less than 2^24
 
 Shape = tuple["int | str", ...]  # a number for a fixed size, a name for one that is known at run time
 
@@ -86,7 +86,7 @@ class OnnxGraph:
 def model_file(graph: OnnxGraph, doc: str, metadata: dict[str, str]) -> bytes:
     """Content of an ONNX file of a graph, with a description and metadata. Raises UserError if it would be
     too large."""
-    if graph.constant_bytes > _MOST_BYTES:
+    if graph.constant_bytes > _MAX_BYTES:
         raise UserError(
             f"the model has {graph.constant_bytes / 2**30:.1f} GB, but an ONNX file has at most 2; export a "
             "smaller one"

@@ -16,7 +16,7 @@ from pyasr.export.onnx_lstm import add_lstm
 from pyasr.export.onnx_ops import ALL, affine, reshape, shifted, side_by_side, size, slice_frames
 from pyasr.export.values import array
 from pyasr.nn.dropout import Dropout
-from pyasr.nn.layers.nnet2_layers import FLOOR, GREATEST_LOG_RATIO, Normalize, PNorm, SumGroup
+from pyasr.nn.layers.nnet2_layers import FLOOR, MAX_LOG_RATIO, Normalize, PNorm, SumGroup
 from pyasr.nn.layers.sequence_layers import Convolution, Crop, Delay, Recurrent, Splice, WindowRecurrent
 from pyasr.nn.layers.tdnnf import FactorisedTdnn
 from pyasr.nn.networks.kinds.layer_parts import Stack
@@ -88,7 +88,7 @@ def _(layer: SumGroup, graph: OnnxGraph, z: str) -> str:
     z = graph.op("Transpose", z, perm=[2, 0, 1])
     first, copies = slice_frames(graph, z, 0, -len(extras)), slice_frames(graph, z, -len(extras))
     ratios = graph.op("Sub", copies, graph.op("Gather", first, graph.constant(extras), axis=0))
-    ratios = graph.op("Exp", graph.op("Min", ratios, graph.constant(GREATEST_LOG_RATIO)))
+    ratios = graph.op("Exp", graph.op("Min", ratios, graph.constant(MAX_LOG_RATIO)))
     ones = graph.op("Expand", graph.constant(1.0), graph.op("Shape", first))
     sums = graph.op("ScatterND", ones, graph.constant(extras[:, None]), ratios, reduction="add")
     return graph.op("Transpose", graph.op("Add", first, graph.op("Log", sums)), perm=[1, 2, 0])

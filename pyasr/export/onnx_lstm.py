@@ -40,10 +40,8 @@ def _filled_up(graph: OnnxGraph, x: str, num_frames: str, delay: int) -> str:
 def _frame(lstm: Lstm, outer: OnnxGraph) -> OnnxGraph:
     """Body of the loop: from the previous r and c and W_x x_t + b to r, c and y_t; one row per sequence."""
     graph, cells = outer.body("frame"), lstm.cell_dim
-    r, before = (
-        graph.input("r_before", ("rows", lstm.recurrent_dim)),
-        graph.input("c_before", ("rows", cells)),
-    )
+    r = graph.input("r_before", ("rows", lstm.recurrent_dim))
+    before = graph.input("c_before", ("rows", cells))
     a = graph.op("Add", graph.input("a", ("rows", 4 * cells)), affine(graph, lstm.recurrent, r))
     i, f, g, o = graph.op_with(4, "Split", a, axis=1, num_outputs=4)
     i, f = (_gate(graph, gate, before, lstm, number) for number, gate in enumerate((i, f)))

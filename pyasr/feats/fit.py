@@ -15,8 +15,8 @@ from pyasr.io.content import read_content
 
 _GMM, _NETWORK = "final.mdl", "final.nnet"
 _DIMENSION = re.compile(rb"<DIMENSION>\s(?:\x04(?P<binary>.{4})|\s*(?P<text>[0-9]{1,9})\s)", re.DOTALL)
-_MOST_DELTAS = 3
-_USUAL_DIMS, _MOST_FRAMES = (13, 40, 39, 16, 20, 23, 24, 26, 80), 31
+_MAX_DELTAS = 3
+_USUAL_DIMS, _MAX_FRAMES = (13, 40, 39, 16, 20, 23, 24, 26, 80), 31
 _TRAINED_ON = "give the features that the model was trained on"
 
 
@@ -83,7 +83,7 @@ def _meant_deltas(dim: int, columns: int, model_dir: Path) -> str:
     """Advice on Kaldi's delta_opts for Gaussians of `dim` dimensions; '' if no order of derivatives fits."""
     order, rest = divmod(dim, columns)
     of_kaldi = not any((model_dir / name).exists() for name in (INPUT_FILE, MATRIX_FILE))
-    if rest or order - 1 > _MOST_DELTAS or not of_kaldi:
+    if rest or order - 1 > _MAX_DELTAS or not of_kaldi:
         return ""
     return (
         f"{dim} = {columns} x {order} means '--delta-order={order - 1}': write that into "
@@ -114,4 +114,4 @@ def _frames(num_columns: int, dim: int) -> int:
     """The number of spliced frames of `dim` columns of a linear or affine matrix, with equal context on both
     sides; 0 if none fits."""
     fitting = (num // dim for num in (num_columns, num_columns - 1) if num % dim == 0)
-    return next((frames for frames in fitting if frames % 2 and frames <= _MOST_FRAMES), 0)
+    return next((frames for frames in fitting if frames % 2 and frames <= _MAX_FRAMES), 0)

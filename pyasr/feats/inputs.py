@@ -34,7 +34,7 @@ from pyasr.io.tables import Table
 from pyasr.io.text_tables import number_table, utt2spk_table
 
 INPUT_FILE = "input.json"
-_MOST_NORMALISERS = 10_000  # in memory; utterances of a speaker are read consecutively
+_MAX_NORMALISERS = 10_000  # in memory; utterances of a speaker are read consecutively
 INPUT_TABLES = ("feats.scp", "utt2spk", "cmvn.scp")
 _MAKERS = {
     "feats.scp": "run steps/make_mfcc.py {} first",
@@ -146,13 +146,11 @@ class FeatureReader:
         tables: PackedTables | None = None,
         part: JobPart | None = None,
     ):
-        self.data, self.options, self.matrix, self.transforms, self.part = (
-            Path(data),
-            options,
-            matrix,
-            transforms,
-            part,
-        )
+        self.data = Path(data)
+        self.options = options
+        self.matrix = matrix
+        self.transforms = transforms
+        self.part = part
         self._reader = ArkReader()
         self._normalisers: dict[str, tuple] = {}
         self._table: Mapping[str, str]
@@ -324,7 +322,7 @@ class FeatureReader:
 
     def _speaker_normaliser(self, speaker: str):
         if speaker not in self._normalisers:
-            if len(self._normalisers) == _MOST_NORMALISERS:
+            if len(self._normalisers) == _MAX_NORMALISERS:
                 self._normalisers.clear()
             if speaker not in self._cmvn:
                 raise UserError(

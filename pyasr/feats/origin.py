@@ -7,8 +7,8 @@ and in model directories, they write `feature_origin.json`: a list of origins, e
     {"type": "pyasr.feats.options:MfccOptions", ...}    features of audio
     {"fmllr_of": ORIGIN}                                input of a GMM system with speakers' transforms
                                                         applied
-    {"streams": [ORIGIN, ...], "each": [...]}           several side by side, with the normalisation and
-                                                        context of each
+    {"streams": [ORIGIN, ...], "each": [...]}           pasted features, with the normalisation and
+                                                        context of each stream
 
 For features or models of another toolkit, the origin is unknown and nothing is refused.
 """
@@ -30,7 +30,7 @@ from pyasr.feats.options import OPTIONS_FILE, FrameOptions, MelOptions, PitchOpt
 from pyasr.io.ark import archive_of, read_scp
 
 ORIGIN_FILE = "feature_origin.json"
-_MOST_NAMED = 4
+_MAX_NAMED = 4
 
 
 def origins_of(data: Path) -> list[dict]:
@@ -41,7 +41,7 @@ def origins_of(data: Path) -> list[dict]:
         return []
     archives = dict.fromkeys(map(archive_of, read_scp(table).values()))
     message = [
-        _told_in(Path(folder)) if folder is not None else []
+        _recorded_in(Path(folder)) if folder is not None else []
         for folder in dict.fromkeys(os.path.dirname(archive) if archive else None for archive in archives)
     ]
     origins = [origin for found in message for origin in found]
@@ -138,10 +138,10 @@ def difference(origin: dict, other: dict) -> str:
         for name, value in ours.items()
         if value != theirs[name]
     ]
-    return "; ".join(differing[:_MOST_NAMED]) + (" ..." if len(differing) > _MOST_NAMED else "")
+    return "; ".join(differing[:_MAX_NAMED]) + (" ..." if len(differing) > _MAX_NAMED else "")
 
 
-def _told_in(folder: Path) -> list[dict]:
+def _recorded_in(folder: Path) -> list[dict]:
     """The origins recorded in the folder of an archive."""
     path = folder / OPTIONS_FILE
     return [to_json(load(path, option_classes()))] if path.exists() else kept_origins(folder)

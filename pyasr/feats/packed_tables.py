@@ -91,10 +91,8 @@ class PackedTables:
     def __init__(self, path: Path, keys: Sequence[str], rows: np.ndarray, row_of: Callable[[str], int]):
         self.keys, self.columns = keys, int(load_arrays(path, ("columns",))["columns"])
         self._rows, self._row_of = rows, row_of
-        self._places, self._numbers = (
-            read_rows(_part(path, _PLACES), rows),
-            read_numbers(_part(path, _NUMBERS), rows, 3),
-        )
+        self._places = read_rows(_part(path, _PLACES), rows)
+        self._numbers = read_numbers(_part(path, _NUMBERS), rows, 3)
         self._speakers = _Chosen(_part(path, _SPEAKERS), self._numbers[:, 1])
         self._statistics = dict(text.split(" ", 1) for text in self._speakers.rows if " " in text)
         of_speakers = [int(text.partition(" ")[0]) for text in self._statistics.values()]

@@ -31,7 +31,7 @@ from pyasr.io.lazy_tables import Lazy, having
 from pyasr.io.mapped_files.packed_rows import GrowingRows
 from pyasr.io.tables import Parsed, TableBuilder
 
-_MOST_S = 1e9  # largest valid time in a manifest
+_MAX_S = 1e9  # largest valid time in a manifest
 _SLACK_S = 0.05  # tolerance for a supervision that ends after its recording, because times are rounded
 _HEAD_BYTES = 100
 _GENDERS = {"f": "f", "female": "f", "m": "m", "male": "m"}
@@ -436,7 +436,7 @@ def _value(entry: dict, name: str, kinds, where: str):
 
 def _seconds(entry: dict, name: str, where: str) -> float:
     found = _value(entry, name, (int, float), where)
-    if abs(found) > _MOST_S:
+    if abs(found) > _MAX_S:
         raise _Flaw(where, f"its {name} is {str(found)[:20]}")
     return float(found)
 
@@ -453,21 +453,19 @@ def save_data_dir(found: Manifests, out: Path) -> None:
             )
         )
 
-    segments, utt2spk = (
-        table(lambda one: f"{one.recording} {one.begin:.10g} {one.end:.10g}"),
-        table(lambda one: one.speaker),
-    )
+    segments = table(lambda one: f"{one.recording} {one.begin:.10g} {one.end:.10g}")
+    utt2spk = table(lambda one: one.speaker)
     recordings = distinct(value.partition(" ")[0] for value in segments.values())[0].in_order()
     has_channels = any(place for name, (_, place) in found.channels.items() if name in recordings)
-    channels, seconds = (
-        Lazy(
-            lambda: (
-                (name, f"{file} {place or 1}")
-                for name, (file, place) in found.channels.items()
-                if name in recordings
-            )
-        ),
-        Lazy(lambda: ((name, f"{one:.10g}") for name, one in found.seconds.items() if name in recordings)),
+    channels = Lazy(
+        lambda: (
+            (name, f"{file} {place or 1}")
+            for name, (file, place) in found.channels.items()
+            if name in recordings
+        )
+    )
+    seconds = Lazy(
+        lambda: ((name, f"{one:.10g}") for name, one in found.seconds.items() if name in recordings)
     )
     genders = {one.speaker: one.gender for one in found.utterances if one.text is not None or not has_texts}
     tables: dict[str, Mapping[str, str]] = {

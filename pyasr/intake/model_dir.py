@@ -17,7 +17,7 @@ from pyasr.hmm.model.model_file import ALIGNMENT_MODEL, MODEL, read_model, read_
 from pyasr.hmm.model.transitions import TransitionModel
 from pyasr.hmm.trees.phone_segments import split_to_phones
 from pyasr.intake.check_report import Report
-from pyasr.io.int_vectors import MOST_JOBS, is_num_jobs, read_int_vectors
+from pyasr.io.int_vectors import MAX_JOBS, is_num_jobs, read_int_vectors
 from pyasr.io.kaldi_objects import KaldiReader
 from pyasr.lang.symbols import SymbolTable
 
@@ -128,8 +128,12 @@ class ModelDir:
             if MATRIX_FILE in self.names
             else None
         )
-        is_told = matrix is None or not self.names.isdisjoint((INPUT_FILE, SPLICE_FILE))
-        if options and matrix is not None and (is_told or not self._lacks_splicing(matrix.shape[1])):
+        has_input_options = matrix is None or not self.names.isdisjoint((INPUT_FILE, SPLICE_FILE))
+        if (
+            options
+            and matrix is not None
+            and (has_input_options or not self._lacks_splicing(matrix.shape[1]))
+        ):
             width = options.dim(1)
             if matrix.shape[1] % width and (matrix.shape[1] - 1) % width:
                 message = f"{matrix.shape[1]} columns, but {width} frames are spliced"
@@ -179,7 +183,7 @@ class ModelDir:
         """The content of the file num_jobs, or the largest number of an archive."""
         path = self.path / "num_jobs"
         text = path.read_text(encoding="utf-8", errors="replace").strip() if path.exists() else ""
-        if text.isdecimal() and len(text) <= len(str(MOST_JOBS)) and is_num_jobs(int(text)):
+        if text.isdecimal() and len(text) <= len(str(MAX_JOBS)) and is_num_jobs(int(text)):
             return int(text)
         present = max(
             int(match[1]) for name in self.names if (match := re.match(r"(?:ali|trans)\.(\d+)", name))

@@ -45,8 +45,8 @@ from pyasr.io.object_kinds import (
 from pyasr.io.tables import Parsed, Table, TableBuilder
 from pyasr.io.text_tables import write_table
 
-_MOST_ROWS_BEYOND = 3
-_MOST_DIGITS, _MOST_OF_RANGE, _OF_RANGE = 18, 80, frozenset("0123456789:, ")
+_MAX_ROWS_BEYOND = 3
+_MAX_DIGITS, _MAX_RANGE_CHARS, _OF_RANGE = 18, 80, frozenset("0123456789:, ")
 _ENTRY = re.compile(rb"[^\s\x00-\x1f\x7f]+[ \t]+(?:\0B|\[)")
 _VECTORS, _FULL = (b"\0BFV ", b"\0BDV "), (b"\0BFM ", b"\0BDM ")
 # bytes of the marker, of a value, of a column header
@@ -239,10 +239,10 @@ def _split_rx(rx: str) -> tuple[str, int, str | None]:
             f"'{rx}': not FILE, FILE:OFFSET or FILE:OFFSET[RANGE]; write the matrices to an archive first"
         )
     before, _, within = path.removesuffix("]").rpartition("[")
-    if path.endswith("]") and before and 0 < len(within) <= _MOST_OF_RANGE and _OF_RANGE.issuperset(within):
+    if path.endswith("]") and before and 0 < len(within) <= _MAX_RANGE_CHARS and _OF_RANGE.issuperset(within):
         path, span = before, within
     file, _, offset = path.rpartition(":")
-    is_number = offset.isdecimal() and offset.isascii() and len(offset) <= _MOST_DIGITS
+    is_number = offset.isdecimal() and offset.isascii() and len(offset) <= _MAX_DIGITS
     return (file, int(offset), span) if file and is_number else (path, 0, span)
 
 
@@ -329,7 +329,7 @@ def _cut(matrix: np.ndarray, span: str | None, rx: str) -> np.ndarray:
             begin, end = int(first), int(last or first) + 1
         except ValueError:
             raise UserError(f"'{rx}': the range [{span}] is not [first:last]") from None
-        beyond = _MOST_ROWS_BEYOND if axis == 0 and matrix.ndim == 2 else 0
+        beyond = _MAX_ROWS_BEYOND if axis == 0 and matrix.ndim == 2 else 0
         if end > shape[axis] + beyond or begin >= min(end, shape[axis]):
             raise UserError(f"{rx}: the range [{span}] is outside of the size {' x '.join(map(str, shape))}")
         matrix = matrix[begin:end] if axis == 0 else matrix[:, begin:end]

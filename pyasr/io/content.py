@@ -43,7 +43,7 @@ _UNREADABLE = {  # {first bytes: (program, command that unpacks the file)}
     b"7z\xbc\xaf\x27\x1c": ("7-Zip", "7z x"),
 }
 _DAMAGE = (EOFError, zlib.error, OSError, *([lzma.LZMAError] if lzma else []))
-_ALWAYS_BYTES, _MOST_TIMES, _CHUNK_BYTES = 64 << 20, 100, 1 << 20
+_ALWAYS_BYTES, _MAX_EXPANSION, _CHUNK_BYTES = 64 << 20, 100, 1 << 20
 
 
 @contextlib.contextmanager
@@ -199,10 +199,12 @@ def naming_damage(packing: str, error_of: Callable[[str], UserError]) -> Iterato
         raise error_of(f"damaged or truncated {packing} file ({error})") from None
 
 
-def check_unpacked(num_bytes: int, num_packed: int, path: Path | str, most_times: int = _MOST_TIMES) -> None:
+def check_unpacked(
+    num_bytes: int, num_packed: int, path: Path | str, max_expansion: int = _MAX_EXPANSION
+) -> None:
     """Raise UserError if a file of `num_packed` bytes has unpacked to `num_bytes`, more than plausible for
     files of speech tools."""
-    most = _most_unpacked(num_packed, most_times)
+    most = _most_unpacked(num_packed, max_expansion)
     if num_bytes > most:
         raise UserError(
             f"{path}: {num_packed} bytes that unpack to more than {most}; if this is intended, unpack it "
@@ -210,5 +212,5 @@ def check_unpacked(num_bytes: int, num_packed: int, path: Path | str, most_times
         )
 
 
-def _most_unpacked(num_packed: int, most_times: int = _MOST_TIMES) -> int:
-    return _ALWAYS_BYTES + most_times * num_packed
+def _most_unpacked(num_packed: int, max_expansion: int = _MAX_EXPANSION) -> int:
+    return _ALWAYS_BYTES + max_expansion * num_packed

@@ -24,7 +24,7 @@ _BINARY = b"\0B"
 _KIND = "integer vectors"
 _INT = np.dtype([("size", "i1"), ("value", "<i4")])
 _LOOKED_AT_BYTES = 1 << 24  # bytes of an unreadable object from which its kind is determined
-MOST_JOBS = 100_000
+MAX_JOBS = 100_000
 
 
 def read_int_vectors(path: Path) -> dict[str, np.ndarray]:
@@ -106,20 +106,20 @@ def archives_of_job(directory: Path, num_jobs: int, job: int) -> range:
 
 def num_archives(directory: Path, remedy: str = "is this an alignment directory?") -> int:
     """The number in `DIRECTORY/num_jobs`. Raises UserError, ending with `remedy`, for anything but 1 to
-    MOST_JOBS."""
+    MAX_JOBS."""
     try:
         with keeping_name(f"{directory}/num_jobs"):
             number = int((Path(directory) / "num_jobs").read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError, ValueError):
         raise UserError(f"{directory}/num_jobs: missing or not a number; {remedy}") from None
     if not is_num_jobs(number):
-        raise UserError(f"{directory}/num_jobs: not a number from 1 to {MOST_JOBS}; {remedy}")
+        raise UserError(f"{directory}/num_jobs: not a number from 1 to {MAX_JOBS}; {remedy}")
     return number
 
 
 def is_num_jobs(number: int) -> bool:
     """Whether `number` is a valid number of jobs, each of which has an archive."""
-    return 1 <= number <= MOST_JOBS
+    return 1 <= number <= MAX_JOBS
 
 
 def _damaged(path, position: int, what: str) -> UserError:

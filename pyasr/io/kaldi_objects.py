@@ -28,7 +28,7 @@ from pyasr.io.object_kinds import PEEK_BYTES, refuse_other
 
 _BINARY_HEADER = b"\0B"
 _WORD, _BLANK = re.compile(rb"\s*(\S+)"), re.compile(rb"\s*")
-_LEAST_INT, _MOST_INT = -(1 << 31), (1 << 32) - 1
+_MIN_INT, _MAX_INT = -(1 << 31), (1 << 32) - 1
 _INT_FORMATS = {1: "<b", 2: "<h", 4: "<i", 8: "<q", -1: "<B", -2: "<H", -4: "<I", -8: "<Q"}
 _INT = struct.Struct("<i")
 _INTEGER = np.dtype([("size", "i1"), ("value", "<i4")])  # as Kaldi writes one
@@ -119,7 +119,7 @@ class KaldiReader:
             self.offset += 5
             return _INT.unpack_from(self._data, before + 1)[0]
         value = self._number(_INT_FORMATS, int, "an integer")
-        if not _LEAST_INT <= value <= _MOST_INT:
+        if not _MIN_INT <= value <= _MAX_INT:
             raise self.error("an integer of 32 bits was expected, found a larger one", before)
         return value
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from pyasr.io.tables import Paired, Parsed, Table
 
-_DIGEST_BYTES, _MOST_NEW = 16, 1 << 16
+_DIGEST_BYTES, _MAX_NEW = 16, 1 << 16
 Number = TypeVar("Number", bound=float)
 
 
@@ -219,7 +219,7 @@ class KnownNames:
         if self._number(digest) is not None:
             return False
         self._new[digest] = len(self)
-        if len(self._new) == _MOST_NEW:
+        if len(self._new) == _MAX_NEW:
             self._merge()
         return True
 

@@ -13,12 +13,10 @@ PEEK_BYTES = 1 << 16
 MATRIX, COMPRESSED, VECTOR, INTEGERS = "a matrix", "a compressed matrix", "a vector", "a vector of integers"
 SOME_INTEGERS, TEXT = "a list of integers", "text"
 POSTERIORS, FST = "a list of posteriors or of integers", "a lattice or another transducer"
-TRANSITIONS, TREE, NETWORK, HTK = (
-    "a transition model",
-    "a decision tree",
-    "a network of pyasr",
-    "a feature file of HTK",
-)
+TRANSITIONS = "a transition model"
+TREE = "a decision tree"
+NETWORK = "a network of pyasr"
+HTK = "a feature file of HTK"
 _LONGEST_TOKEN, _OF_TENSORS = 80, b"/data.pkl"
 _NEXT_KEY = re.compile(rb"[^\s\x00-\x1f\x7f]+[ \t]")
 _KEYLESS_TEXT = re.compile(rb"\[\s|rows\s*=")

@@ -280,10 +280,8 @@ def _read_vector(cursor: FstCursor, start: int, num_states: int) -> Fst:
             f"truncated or damaged FST: the arcs of state {len(offsets) - 1} extend beyond the end of the "
             "file"
         )
-    finals, columns = (
-        np.empty(len(offsets) - 1, np.float32),
-        [np.empty(offsets[-1], np.int32) for _ in range(4)],
-    )
+    finals = np.empty(len(offsets) - 1, np.float32)
+    columns = [np.empty(offsets[-1], np.int32) for _ in range(4)]
     _vector_fill(content, offsets, finals.view(np.int32), *columns)
     cursor.offset += 12 * len(finals) + 16 * len(columns[0])
     ilabels, olabels, weights, nextstates = columns

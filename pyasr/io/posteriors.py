@@ -76,9 +76,9 @@ def read_posteriors(path: Path) -> dict[str, Posteriors]:
         try:
             found[key], position = read(data, begin, path, key)
         except UserError:
-            there, alike = data[begin : begin + PEEK_BYTES], (SOME_INTEGERS, VECTOR, TEXT)
+            there, similar = data[begin : begin + PEEK_BYTES], (SOME_INTEGERS, VECTOR, TEXT)
             refuse_other(
-                f"{path}: {key} at byte {begin}", there, POSTERIORS, "give an archive of posteriors", alike
+                f"{path}: {key} at byte {begin}", there, POSTERIORS, "give an archive of posteriors", similar
             )
             raise
     return found

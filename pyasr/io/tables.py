@@ -29,7 +29,7 @@ from pyasr.base.utf8 import text_of
 from pyasr.io.content import iterate_lines, read_content
 
 _BLOCK_BYTES, _BLOCK_LINES = 1 << 20, 1 << 12
-_MOST_WIDTH = 64  # maximum length in bytes of keys that are sorted as an array
+_MAX_WIDTH = 64  # maximum length in bytes of keys that are sorted as an array
 _BLANKS_TO_LOOK_AT = (
     b"\t",
     b"  ",
@@ -260,7 +260,7 @@ class Table(Paired[str]):
         """Numbers of the lines in C order of their keys."""
         width = max(len(key) for keys in self._key_blocks() for key in keys)
         # numpy would use too much padding, or not distinguish it from keys
-        if width > _MOST_WIDTH or b"\0" in self.content:
+        if width > _MAX_WIDTH or b"\0" in self.content:
             keys = list(chain.from_iterable(self._key_blocks()))
             return array(self._begins.typecode, sorted(range(len(keys)), key=keys.__getitem__))
         packed = np.concatenate([np.array(some, f"S{max(width, 1)}") for some in self._key_blocks()])

@@ -16,7 +16,7 @@ from pyasr.io.keys import Groups, Keys
 from pyasr.io.lazy_tables import Joined, Lazy
 from pyasr.io.tables import NotInOrder, Parsed, Table, lines_in_order, pairs_of_file
 
-_MOST_NUMBER, _SPEAKERS_AT_ONCE = 1e12, 100
+_MAX_NUMBER, _SPEAKERS_AT_ONCE = 1e12, 100
 
 
 def read_lines(path: Path) -> list[str]:
@@ -69,7 +69,7 @@ def number_table(path: Path, kind: type = float) -> Parsed:
 
 def _is_positive(text: str, kind: type) -> bool:
     try:
-        return 0 < kind(text) < _MOST_NUMBER
+        return 0 < kind(text) < _MAX_NUMBER
     except ValueError:
         return False
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.cli.options import group, option
-from pyasr.base.cli.skipped_utterances import LeftOutOptions, SkippedUtterance, check_skipped
+from pyasr.base.cli.skipped_utterances import SkippedOptions, SkippedUtterance, check_skipped
 from pyasr.data.parts.job_parts import JobPart, part_of, parts_of_jobs
 from pyasr.data.tables.datadir import DataDir, split_by_speakers
 from pyasr.feats.extraction.pasted import PERIOD_FILE
@@ -40,7 +40,7 @@ class ExtractDirOptions:
         "number of utterances after which a speaker counts as a new one, for training data; 0: never",
         minimum=0,
     )
-    missing: LeftOutOptions = group(LeftOutOptions)
+    missing: SkippedOptions = group(SkippedOptions)
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class IvectorExtractSpec:
 
 def extract_shard(spec: IvectorExtractSpec, job: int) -> None:
     """I-vectors of the speakers of job `job` (1-based): writes KIND.JOB.ark and .scp of both KINDS, and
-    left_out.JOB."""
+    skipped_utterances.JOB."""
     part = part_of(spec.data, spec.out, spec.num_jobs, job, split_by_speakers)
     speakers, data = _Speakers(spec, part), part.directory()
     chosen = sorted({data.utt2spk[utt] for utt in part.utterances})
@@ -73,7 +73,7 @@ def extract_shard(spec: IvectorExtractSpec, job: int) -> None:
             if total.count:
                 by_speaker.write(speaker, speakers.online.ivector(total))
             progress.update(i)
-    write_table(spec.out / f"left_out.{job}", speakers.left_out)
+    write_table(spec.out / f"skipped_utterances.{job}", speakers.skipped)
 
 
 def parts_to_extract(spec: IvectorExtractSpec) -> AbstractContextManager[None]:
@@ -88,13 +88,13 @@ def _writer(spec: IvectorExtractSpec, kind: str, job: int) -> ArkWriter:
 
 
 class _Speakers:
-    """Extracts i-vectors of one speaker after the other; `left_out` maps unusable utterances to reasons."""
+    """Extracts i-vectors of one speaker after the other; `skipped` maps unusable utterances to reasons."""
 
     def __init__(self, spec: IvectorExtractSpec, part: JobPart):
         directory = spec.extractor_dir
         self.online = OnlineIvectorExtractor.read(directory, spec.extract)
         self.features, self.spec = IvectorFeatures(spec.data, directory, part), spec
-        self.left_out: dict[str, str] = {}
+        self.skipped: dict[str, str] = {}
 
     def utterances(self, keys: Sequence[str]):
         """(utterance, online i-vectors, its own statistics) of the utterances of a speaker, one after the
@@ -107,7 +107,7 @@ class _Speakers:
         try:
             plain, normalised = self.features[utt]
         except SkippedUtterance as reason:
-            self.left_out[utt] = str(reason)
+            self.skipped[utt] = str(reason)
             return None
         check_dim(plain.shape[1], self.online.extractor.feat_dim, self.spec.data, self.spec.extractor_dir)
         return plain, normalised
@@ -116,15 +116,15 @@ class _Speakers:
 def merge(spec: IvectorExtractSpec) -> None:
     """Merge the tables of all jobs, one of each kind, and write `ivector_period`. Raises UserError if too
     many utterances were skipped."""
-    tables: dict[str, dict[str, str]] = {kind: {} for kind in (*KINDS, "left_out")}
+    tables: dict[str, dict[str, str]] = {kind: {} for kind in (*KINDS, "skipped_utterances")}
     for job in range(1, spec.num_jobs + 1):
         for kind in KINDS:
             scp = spec.out / f"{kind}.{job}.scp"
             tables[kind] |= read_scp(scp) if scp.stat().st_size else {}
-        tables["left_out"] |= read_table(spec.out / f"left_out.{job}")
-    left_out = tables.pop("left_out")
+        tables["skipped_utterances"] |= read_table(spec.out / f"skipped_utterances.{job}")
+    skipped = tables.pop("skipped_utterances")
     check_skipped(
-        left_out,
+        skipped,
         len(DataDir(spec.data).utt2spk),
         spec.directory.missing,
         str(spec.data),

@@ -11,7 +11,7 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.cli.options import group, option
-from pyasr.base.cli.skipped_utterances import LeftOutOptions, SkippedUtterance, check_skipped
+from pyasr.base.cli.skipped_utterances import SkippedOptions, SkippedUtterance, check_skipped
 from pyasr.base.errors import UserError
 from pyasr.data.tables.datadir import DataDir, split
 from pyasr.hmm.model.gmm import AmDiagGmm
@@ -33,7 +33,7 @@ class StatsOptions:
         2, "use every N-th frame of an utterance to train the extractor; 1: all frames", minimum=1
     )
     posteriors: PosteriorOptions = group(PosteriorOptions, posterior_scale=1.0)
-    missing: LeftOutOptions = group(LeftOutOptions)
+    missing: SkippedOptions = group(SkippedOptions)
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,13 @@ def train_rank(spec: IvectorSpec, comm) -> None:
 
 def _usable(spec: IvectorSpec, features: IvectorFeatures, comm) -> dict[str, int]:
     """{utterance: number of frames} of this rank. Raises UserError if too many utterances cannot be used."""
-    lengths, left_out = {}, {}
+    lengths, skipped = {}, {}
     for utt in split(spec.data, comm.size)[comm.rank]:
         try:
             lengths[utt] = features.num_frames(utt)
         except SkippedUtterance as reason:
-            left_out[utt] = str(reason)
-    _report(spec, left_out, comm)
+            skipped[utt] = str(reason)
+    _report(spec, skipped, comm)
     if not lengths:
         raise UserError(
             f"{spec.data}: no utterance of shard {comm.rank + 1} of {comm.size} can be used; lower --nj"
@@ -96,9 +96,9 @@ def _subsampled(
     return frames
 
 
-def _report(spec: IvectorSpec, left_out: dict[str, str], comm) -> None:
+def _report(spec: IvectorSpec, skipped: dict[str, str], comm) -> None:
     """Log the skipped utterances of all ranks, on rank 0."""
-    everywhere = {utt: reason for part in comm.gather(left_out) or [] for utt, reason in part.items()}
+    everywhere = {utt: reason for part in comm.gather(skipped) or [] for utt, reason in part.items()}
     if comm.rank == 0:
         check_skipped(
             everywhere,

@@ -10,7 +10,7 @@ from pyasr.base.cli.options import option
 from pyasr.base.errors import UserError
 
 ACTIVATIONS = ("relu", "sigmoid", "tanh", "pnorm")
-GREATEST_SPREAD = 0.5  # maximum share of `pyasr.nn.dropout.SequenceDropout`: above, factors could be negative
+MAX_SPREAD = 0.5  # maximum share of `pyasr.nn.dropout.SequenceDropout`: above, factors could be negative
 _PRECONDITIONING = ("none", "online", "simple")
 _MIN_ALPHA = 0.01
 _BY_FRAMES = if_is("natural-gradient", "online") + unless_set("ng-num-minibatches-history")

@@ -39,7 +39,8 @@ class Acoustics(Protocol):
         """Raise UserError if the scores of a frame depend on the whole utterance."""
 
     def online_scores(self) -> Callable[[np.ndarray, bool], np.ndarray]:
-        """Function of (next part of the input, whether it is the last) that returns the scores known then."""
+        """A function of (next part of the input, whether it is the last part). It returns the scores of the
+        frames that this part completes, float32 (T', number of pdfs)."""
 
 
 class Gaussians:
@@ -53,14 +54,14 @@ class Gaussians:
         self.tid2pdf, self.silence = trans.tid2pdf, LangDir(graph).silence_phones
 
     def scores(self, features: np.ndarray) -> np.ndarray:
-        """As of `Acoustics`."""
+        """See `Acoustics`."""
         return self.gmm.log_likelihoods(features)
 
     def check_online(self) -> None:
-        """As of `Acoustics`; they never do."""
+        """See `Acoustics`; no score depends on the whole utterance."""
 
     def online_scores(self) -> Callable[[np.ndarray, bool], np.ndarray]:
-        """As of `Acoustics`."""
+        """See `Acoustics`."""
         return lambda features, last: (
             self.scores(features) if len(features) else np.zeros((0, self.gmm.num_pdfs), np.float32)
         )
@@ -74,25 +75,23 @@ class NetworkScores:
 
         self.model, trans = acoustic.load_scorer(model), read_transitions(model / MODEL)
         self.trans: PhoneModel = trans
-        self.subsampling, self.tid2pdf, self.silence = (
-            self.model.subsampling,
-            trans.tid2pdf,
-            LangDir(graph).silence_phones,
-        )
+        self.subsampling = self.model.subsampling
+        self.tid2pdf = trans.tid2pdf
+        self.silence = LangDir(graph).silence_phones
         _check_outputs(model, self.model.num_pdfs, trans.num_pdfs)
 
     def scores(self, features: np.ndarray) -> np.ndarray:
-        """As of `Acoustics`."""
+        """See `Acoustics`."""
         return self.model.log_likelihoods(features)
 
     def check_online(self) -> None:
-        """As of `Acoustics`."""
+        """See `Acoustics`."""
         from pyasr.nn.networks.streaming import check_scores_online
 
         check_scores_online(self.model)
 
     def online_scores(self) -> Callable[[np.ndarray, bool], np.ndarray]:
-        """As of `Acoustics`."""
+        """See `Acoustics`."""
         from pyasr.nn.networks.streaming import OnlineLogPosteriors
 
         log_posteriors = OnlineLogPosteriors(self.model)

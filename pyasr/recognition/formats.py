@@ -12,7 +12,7 @@ from pyasr.data.transcripts.ctm import CtmLine
 from pyasr.recognition.transcript import Transcript, Word
 
 _LINE_LETTERS, _CUE_LINES = 42, 2  # usual limits of broadcasters
-_CUE_S, _LEAST_CUE_S, _PAUSE_S = 6.0, 1.0, 0.8
+_CUE_S, _MIN_CUE_S, _PAUSE_S = 6.0, 1.0, 0.8
 _GAP_S = 0.04
 
 
@@ -98,7 +98,7 @@ def srt_lines(transcript: Transcript) -> Iterator[str]:
     for number, cue in enumerate(cues, 1):
         until = cues[number][0].begin_s - _GAP_S if number < len(cues) else float("inf")
         begin_s = cue[0].begin_s
-        end_s = max(cue[-1].end_s, min(begin_s + _LEAST_CUE_S, until))
+        end_s = max(cue[-1].end_s, min(begin_s + _MIN_CUE_S, until))
         yield str(number)
         yield f"{_clock(begin_s)} --> {_clock(end_s)}"
         yield from _broken([word.word for word in cue])

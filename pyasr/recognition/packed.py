@@ -10,7 +10,7 @@ MODEL/{final.nnet,final.mdl,final.mat,input.json}  the acoustic model and the co
 MODEL/graph/         HCLG.fst or TLG.fst, words.txt, phones.txt, phones/{align_lexicon,silence}.int
 MODEL/first/         for a system on fMLLR features: the GMM system that estimates the transforms, with its
                      own graph if it differs; global_cmvn is then here
-MODEL/streams/N/     for a system on several kinds of features side by side, the N-th kind: features.json and
+MODEL/streams/N/     for a system on pasted features of several kinds, the N-th kind: features.json and
                      first/ as above, input.json; MODEL/features.json and MODEL/first/ then do not exist
 MODEL/vectors/       for i-vectors next to these features: features.json and first/ as above, and the
                      extractor: final.ie, final.dubm, final.mat, input.json
@@ -36,8 +36,8 @@ INFO, GRAPH_DIR = "model.json", "graph"
 GMM, NETWORK, CTC = KINDS = ("gmm", "network", "ctc")
 HCLG = "HCLG.fst"
 _FORMAT, _READ_FORMATS = 2, (1, 2)  # format 2 added streams
-_MOST_INFO_BYTES = 1 << 20
-_BESIDE = (".", "README", "LICENSE")  # prefixes of names of files that are not part of a model
+_MAX_INFO_BYTES = 1 << 20
+_OTHER_FILES = (".", "README", "LICENSE")  # prefixes of names of files that are not part of a model
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class ModelInfo:
     first                   options for estimating fMLLR transforms; None: no fMLLR
     source                  the decode directory from which the model was packed, for information
     files                   all other files of the directory
-    pasting                 description of features side by side; None: features of one kind
+    pasting                 description of pasted features; None: features of one kind
     """
 
     kind: str
@@ -131,7 +131,7 @@ def read_info(model: Path) -> ModelInfo:
     path = model / INFO
     if not path.is_file():
         raise UserError(f"{path}: no such file; give a directory written by utils/pack_model.py")
-    if path.stat().st_size > _MOST_INFO_BYTES:
+    if path.stat().st_size > _MAX_INFO_BYTES:
         raise UserError(
             f"{path}: {path.stat().st_size} bytes are too large for a description of a model; pack the "
             "model again"
@@ -155,7 +155,7 @@ def files_of(model: Path) -> list[str]:
     names = (
         str(path.relative_to(model))
         for path in model.rglob("*")
-        if path.is_file() and not path.name.startswith(_BESIDE)
+        if path.is_file() and not path.name.startswith(_OTHER_FILES)
     )
     return sorted(filter(counts, names))
 

@@ -1,7 +1,7 @@
 """Find all inputs of a packed model by following done-files back from a decode directory.
 
 The done-file of a decode directory names graph, model, data directory and beams. The done-file of the data
-directory contains the options of its features; for features side by side, their data directories and
+directory contains the options of its features; for pasted features, their data directories and
 i-vectors. The done-file of i-vectors names the extractor and the data directory from which they were
 extracted. Files that have changed since then are refused.
 """
@@ -180,7 +180,7 @@ def feature_options(data: Path):
     warped by speaker."""
     if "streams" in _options_of(data):
         raise UserError(
-            f"{data}: features side by side, which a packed model neither pastes with others nor adapts; use "
+            f"{data}: pasted features, which a packed model neither pastes with others nor adapts; use "
             "those that it was pasted from"
         )
     warps = [name for name in (SPEAKER_WARPS, UTTERANCE_WARPS) if DataDir(data).has(name)]
@@ -225,7 +225,7 @@ def _archive_folders(data: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class PastedData:
-    """A data directory of features side by side, from the done-file of steps/paste_feats.py.
+    """A data directory of pasted features, from the done-file of steps/paste_feats.py.
 
     streams  the data directories; `inputs`: normalisation and context of each
     paste    options of steps/paste_feats.py, with the vectors next to the streams
@@ -238,7 +238,7 @@ class PastedData:
 
     @classmethod
     def of(cls, data: Path) -> PastedData | None:
-        """Read a data directory; None if its features are not side by side."""
+        """Read a data directory; None if its features are not pasted."""
         options = _options_of(data)
         if "streams" not in options:
             return None

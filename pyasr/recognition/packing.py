@@ -56,7 +56,7 @@ def pack(system: DecodedSystem, point: tuple[int, float], out: Path) -> None:
     penalty)."""
     _copy_graph(system.graph, out / GRAPH_DIR, graph_file(system.kind))
     pasted = None if system.adapts else PastedData.of(system.data)
-    first = None if pasted else _pack_alone(system, out)
+    first = None if pasted else _pack_one_kind(system, out)
     pasting = _pack_pasted(pasted, system, out) if pasted else None
     write_info(
         out,
@@ -72,7 +72,7 @@ def pack(system: DecodedSystem, point: tuple[int, float], out: Path) -> None:
     )
 
 
-def _pack_alone(system: DecodedSystem, out: Path) -> FirstPasses | None:
+def _pack_one_kind(system: DecodedSystem, out: Path) -> FirstPasses | None:
     """Pack a model on features of one kind; returns the options of its fMLLR, if any."""
     if system.adapts:
         return _pack_source(FeatureSource.adapted_by(system), "", system, out)
@@ -82,7 +82,7 @@ def _pack_alone(system: DecodedSystem, out: Path) -> FirstPasses | None:
 
 
 def _pack_pasted(pasted: PastedData, system: DecodedSystem, out: Path) -> Pasting:
-    """Pack a model on features side by side; returns their description."""
+    """Pack a model on pasted features; returns their description."""
     _copy_model(system, out, of_features=False)
     streams = []
     for number, (source, inputs) in enumerate(zip(pasted.sources(system.model), pasted.inputs), 1):
@@ -104,20 +104,18 @@ def _pack_vectors(vectors: ExtractedVectors, system: DecodedSystem, out: Path) -
 
 
 def _pack_source(source: FeatureSource, folder: str, system: DecodedSystem, out: Path) -> FirstPasses | None:
-    """Fill a folder of `out` with the options of features and, if they are adapted, with first/, the adapting
-    system."""
+    """Fill a folder of `out` with the options of features and, if they are adapted, with first/, the
+    GMM system that estimates the transforms."""
     (out / folder).mkdir(parents=True, exist_ok=True)
     save(out / folder / FEATURES, source.options)
     return None if source.first is None else _pack_first(source.first, folder, system, out)
 
 
 def _pack_first(first: DecodedSystem, parent: str, system: DecodedSystem, out: Path) -> FirstPasses:
-    """Fill first/ in a folder of `out` with the adapting system; its graph is included only if it differs
-    from the model's."""
-    folder, shared = (
-        out / parent / FIRST_DIR,
-        fingerprint(first.graph / HCLG) == fingerprint(system.graph / HCLG),
-    )
+    """Fill first/ in a folder of `out` with the GMM system that estimates the transforms; its graph is
+    included only if it differs from the model's."""
+    folder = out / parent / FIRST_DIR
+    shared = fingerprint(first.graph / HCLG) == fingerprint(system.graph / HCLG)
     folder.mkdir()
     for name in (MODEL, ALIGNMENT_MODEL, MATRIX_FILE):
         if (first.model / name).exists():
@@ -145,8 +143,8 @@ def _save_inputs(system: DecodedSystem, out: Path, of_features: bool) -> None:
     """Save the conversion of features to the input of a model. If they are normalised by speaker or
     utterance, also save the statistics of all speakers, with which a stream begins.
 
-    of_features  whether its input is the model's features themselves, not transformed by another system and
-                 not side by side
+    of_features  whether its input is the model's features themselves, neither transformed by another
+                 system nor pasted
     """
     inputs = InputOptions.load(system.model)
     inputs.save(out)

@@ -19,7 +19,7 @@ from pyasr.decode.lattices.mbr import MbrOptions
 from pyasr.decode.search.endpoint import EndpointOptions
 from pyasr.feats.compute.resample import Resampler
 from pyasr.recognition.audio.pauses import CutOptions, cut_at_pauses
-from pyasr.recognition.audio.recording_input import Recording, as_a_whole, at_int16_scale, read_recordings
+from pyasr.recognition.audio.recording_input import Recording, at_int16_scale, read_recordings, within_memory
 from pyasr.recognition.stream import Stream
 from pyasr.recognition.system import System
 from pyasr.recognition.transcript import DecodedSegment, Transcript
@@ -82,7 +82,7 @@ class Recognizer:
         all_of_them = enough_for(
             f"{len(recordings)} recordings of one speaker", "all of them", "give fewer, or omit --one-speaker"
         )
-        with as_a_whole(recordings[0].file) if len(recordings) == 1 else all_of_them:
+        with within_memory(recordings[0].file) if len(recordings) == 1 else all_of_them:
             return self._transcribed(recordings)
 
     def _transcribed(self, recordings: list[Recording]) -> list[Transcript]:

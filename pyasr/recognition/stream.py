@@ -43,32 +43,37 @@ from pyasr.recognition.features.pasting import PastedFeatures
 from pyasr.recognition.system import System
 from pyasr.recognition.transcript import DecodedSegment, Transcript, Word
 
-_AS_THEY_ARE = ModelInputs(InputOptions(cmvn="none"))
+_UNNORMALISED = ModelInputs(InputOptions(cmvn="none"))
 _STEP_S, _SILENCE_KEPT_S = 0.1, 0.3
 
 
 @dataclass(frozen=True)
 class _Chain:
-    """The processing of audio: `plain` features; `inputs` of the model or of the adapting GMM system; then,
-    `after` it, the model's."""
+    """The processing of audio.
+
+    plain           the features
+    inputs          conversion to the input of the model, or of the GMM system that estimates the fMLLR
+                    transforms
+    adapted_inputs  conversion of features with a speaker's transform to the input of the model
+    """
 
     plain: PlainFeatures
     inputs: ModelInputs
-    after: ModelInputs
+    adapted_inputs: ModelInputs
 
     @classmethod
     def of(cls, system: System) -> _Chain:
         """The chain of a system. Raises UserError if a feature frame depends on the whole recording."""
         made = system.features
         if isinstance(made, AdaptedFeatures):
-            return cls(made.plain, made.inputs, system.inputs or _AS_THEY_ARE)
+            return cls(made.plain, made.inputs, system.inputs or _UNNORMALISED)
         if isinstance(made, PastedFeatures):
             raise UserError(
-                "its features are of several kinds side by side, which need whole recordings; train on one "
+                "the model uses pasted features of several kinds, which need whole recordings; train on one "
                 "kind"
             )
         assert system.inputs is not None
-        return cls(made, system.inputs, _AS_THEY_ARE)
+        return cls(made, system.inputs, _UNNORMALISED)
 
 
 def check_streams(system: System) -> None:
@@ -77,7 +82,7 @@ def check_streams(system: System) -> None:
         chain = _Chain.of(system)
         check_extracts_online(chain.plain.extractor.options)
         OnlineInput(chain.inputs.options, chain.inputs.before())
-        OnlineInput(chain.after.options)
+        OnlineInput(chain.adapted_inputs.options)
         system.acoustics.check_online()
     except UserError as error:
         raise UserError(f"{system.path}: cannot be used on audio as it arrives: {error}") from None
@@ -102,10 +107,8 @@ class Stream:
         self._resampler = Resampler(rate, self._rate)
         self._step, self._begin = round(_STEP_S * self._rate), 0
         self._speaker = AdaptedSpeaker(system) if system.features.adaptations else None
-        self._utterance, self._waiting = (
-            self._begin_utterance(self._chain.inputs.before()),
-            np.zeros(0, np.float32),
-        )
+        self._utterance = self._begin_utterance(self._chain.inputs.before())
+        self._waiting = np.zeros(0, np.float32)
         self.segments: list[DecodedSegment] = []
         self._found: Transcript | None = None
         self._is_broken = False
@@ -119,11 +122,11 @@ class Stream:
         if self._found:
             raise UserError("the stream has ended; start another one")
         samples = at_int16_scale(samples)
-        with self._whole():
+        with self._aborting_on_error():
             return self._take(self._resampler(samples))
 
     @contextmanager
-    def _whole(self) -> Iterator[None]:
+    def _aborting_on_error(self) -> Iterator[None]:
         """Context for changes of the stream's state: after an error or interruption within it, the stream
         accepts no more audio."""
         if self._is_broken:
@@ -161,14 +164,12 @@ class Stream:
         """The transcript after the last sample. Ends the stream."""
         if self._found:
             return self._found
-        with self._whole():
+        with self._aborting_on_error():
             self._take(self._resampler(np.zeros(0, np.float32), last=True))
             self._utterance.accept(self._waiting, last=True)
             self._add(self._utterance.num_samples, self._utterance.words(self._utterance.num_samples))
-            self._utterance, self._waiting = (
-                self._begin_utterance(self._chain.inputs.before()),
-                self._waiting[:0],
-            )
+            self._utterance = self._begin_utterance(self._chain.inputs.before())
+            self._waiting = self._waiting[:0]
             self._found = Transcript(self._file, "1", tuple(self.segments))
         return self._found
 
@@ -198,7 +199,7 @@ class _Utterance:
         self.num_samples = 0
         self._before, self._input = before, OnlineInput(chain.inputs.options, before)
         self._transform = None if speaker is None else speaker.transform
-        self._adapted_input = OnlineInput(chain.after.options)
+        self._adapted_input = OnlineInput(chain.adapted_inputs.options)
         self._extract = OnlineExtractor(chain.plain.extractor.options, DITHER_KEY)
         self._scores, self._search = system.acoustics.online_scores(), system.decoder.start()
 
@@ -207,7 +208,7 @@ class _Utterance:
         self.num_samples += len(samples)
         rows = self._input(self._extract(samples, last), last)
         rows = self._adapted_input(self._adapted(rows), last)
-        scores = self._scores(self._chain.after.transformed(rows) if len(rows) else rows, last)
+        scores = self._scores(self._chain.adapted_inputs.transformed(rows) if len(rows) else rows, last)
         if len(scores):
             self._search.advance(scores, "the stream")
 

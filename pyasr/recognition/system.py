@@ -33,15 +33,15 @@ from pyasr.recognition.features.pasting import PastedFeatures
 from pyasr.recognition.packed import CTC, GMM, GRAPH_DIR, ModelInfo, graph_file, read_info
 from pyasr.recognition.transcript import Word
 
-_LEAST_BEAM = 0.1  # minimum beam of lattices that are aligned with words
+_MIN_BEAM = 0.1  # minimum beam of lattices that are aligned with words
 
 
 class System:
     """A loaded packed model. Raises UserError if a file is missing, has changed, or does not fit the others.
 
     features  computes the features of a speaker's segments
-    inputs    conversion to the input of the acoustic model; None if the acoustic model is the adapting GMM
-              system itself
+    inputs    conversion to the input of the acoustic model; None if the acoustic model is the GMM system
+              that estimates the fMLLR transforms
     """
 
     def __init__(self, model: Path, mbr: MbrOptions = MbrOptions()):
@@ -123,13 +123,11 @@ class _WordFinder:
 
     def __init__(self, info: ModelInfo, graph: Path, acoustics: Acoustics, mbr: MbrOptions, frame_s: float):
         lang = LangDir(graph)
-        self.info, self.mbr, self.frame_s, self.trans, self.symbols = (
-            info,
-            mbr,
-            frame_s,
-            acoustics.trans,
-            lang.words,
-        )
+        self.info = info
+        self.mbr = mbr
+        self.frame_s = frame_s
+        self.trans = acoustics.trans
+        self.symbols = lang.words
         lexicon = align_lexicon(lang.align_lexicon)
         self.lexicon = with_blanks(lexicon, BLANK_TID) if info.kind == CTC else lexicon
         self._determinizer = Determinizer(info.lattices, info.decode.lattice_beam, info.decode.acoustic_scale)
@@ -153,7 +151,7 @@ class _WordFinder:
             try:
                 return align_words(compact, self.trans, self.lexicon, "the recording")
             except UserError:
-                if beam < _LEAST_BEAM:
+                if beam < _MIN_BEAM:
                     raise
                 beam /= 4
                 compact = prune(compact, beam, 1.0 / self.info.lmwt)

@@ -67,10 +67,8 @@ class _Axis:
         self.log2 = log2
         low, high = min(values), max(values)
         if log2:
-            first, last = (
-                math.floor(math.log2(low)),
-                max(math.ceil(math.log2(high)), math.floor(math.log2(low)) + 1),
-            )
+            first = math.floor(math.log2(low))
+            last = max(math.ceil(math.log2(high)), math.floor(math.log2(low)) + 1)
             self.ticks = [2.0**k for k in range(first, last + 1)]
         else:
             step = _round_step((high - low) / 6)

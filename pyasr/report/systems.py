@@ -73,7 +73,7 @@ def find_systems(exp: Path) -> list[ScoredSystem]:
     sources = {_source(scored, summaries) for scored in summaries}
     systems = [_system(exp, scored, summaries) for scored in summaries if scored not in sources]
     return sorted(
-        _told_apart(systems),
+        _distinguished(systems),
         key=lambda system: (_ended(system.model_dir), _ended(system.decode_dir), system.name),
     )
 
@@ -85,7 +85,7 @@ def _scored_dirs(exp: Path, mbr: bool) -> list[Path]:
     return [path for path in complete if not (path.parent / SIMULATION).exists()]
 
 
-def _told_apart(systems: list[ScoredSystem]) -> list[ScoredSystem]:
+def _distinguished(systems: list[ScoredSystem]) -> list[ScoredSystem]:
     """Add the way of decoding to the names of models that were decoded in several ways, except for the best
     paths of the original lattices. The names of decode directories of the model, or of networks of its kind,
     show these ways: `decode_test`, `decode_test_fourgram`."""
@@ -138,16 +138,18 @@ def _source(scored: tuple[Path, bool], summaries: dict[tuple[Path, bool], dict])
     test, (decode_dir, mbr) = summaries[scored], scored
     if not test["params_from"]:
         return None
-    beside = (decode_dir.parent / Path(test["params_from"]).name, mbr)
+    neighbour = (decode_dir.parent / Path(test["params_from"]).name, mbr)
     agreements = {
-        one: (_common_end(one[0], test["params_from"]), one == beside) for one in summaries if one[1] == mbr
+        one: (_common_end(one[0], test["params_from"]), one == neighbour)
+        for one in summaries
+        if one[1] == mbr
     }
     best = max(agreements, key=lambda one: agreements[one])
     if agreements[best] >= (2, False):
         return best
     return (
-        beside
-        if beside in summaries and summaries[beside]["chosen"]["point"] == test["chosen"]["point"]
+        neighbour
+        if neighbour in summaries and summaries[neighbour]["chosen"]["point"] == test["chosen"]["point"]
         else None
     )
 

@@ -14,7 +14,7 @@ from pyasr.base.errors import UserError
 from pyasr.score.wer import Score
 
 FIRST = (7, 17)
-_LEAST, _UPPER_ENDS = 1, (30, 50, 100)
+_MIN_WEIGHT, _UPPER_ENDS = 1, (30, 50, 100)
 
 
 def first_range(least: int | None, greatest: int | None) -> tuple[int, int]:
@@ -54,7 +54,7 @@ class LmWeights:
         for (weight, _), score in scores.items():
             errors[weight] = min(score.total.errors, errors.get(weight, score.total.errors))
         best = min(errors.values(), default=0)
-        down = best > 0 and self._moves_down and self.low > _LEAST and errors[self.low] == best
+        down = best > 0 and self._moves_down and self.low > _MIN_WEIGHT and errors[self.low] == best
         up = best > 0 and self._grows_up(errors, best)
         return (self._lower() if down else []) + (self._higher() if up else [])
 
@@ -75,7 +75,7 @@ class LmWeights:
         (low, high), given = record["tried"], record["given"]
         if low < self.low and not self._moves_down or high > self.high and not self._moves_up:
             return f"it has scores of LM weights {low} to {high}"
-        is_low = best == low > _LEAST and self._moves_down and given[0] is not None
+        is_low = best == low > _MIN_WEIGHT and self._moves_down and given[0] is not None
         is_high = best == high < _UPPER_ENDS[-1] and self._moves_up and given[1] is not None
         return (
             f"its best LM weight {best} is at a fixed end of its range"
@@ -86,7 +86,7 @@ class LmWeights:
     def remedy(self, best: int) -> str:
         """Advice if the best weight is at an end that the user gave, or is the largest weight that is tried;
         otherwise ''."""
-        if best == self.low > _LEAST and not self._moves_down:
+        if best == self.low > _MIN_WEIGHT and not self._moves_down:
             return "lower --min-lmwt, or omit it"
         if best == self.high and not self._moves_up:
             return "raise --max-lmwt, or omit it"
@@ -100,8 +100,8 @@ class LmWeights:
         )
 
     def _lower(self) -> list[int]:
-        added = list(range(_LEAST, self.low))
-        self.low = _LEAST
+        added = list(range(_MIN_WEIGHT, self.low))
+        self.low = _MIN_WEIGHT
         return added
 
     def _higher(self) -> list[int]:

@@ -110,12 +110,12 @@ class CtcSupervision:
 
 @dataclass(frozen=True)
 class CtcCounts:
-    """The terms of a loss; `left_out` names the utterances that are too short for their labels."""
+    """The terms of a loss; `skipped` names the utterances that are too short for their labels."""
 
     num_sequences: int
     num_frames: int
     num_labels: int
-    left_out: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
 
 
 def ctc_loss(logits: torch.Tensor, supervision: CtcSupervision) -> tuple[torch.Tensor, CtcCounts]:
@@ -131,8 +131,8 @@ def ctc_loss(logits: torch.Tensor, supervision: CtcSupervision) -> tuple[torch.T
     if not reachable.all():
         logits = logits[torch.from_numpy(np.flatnonzero(reachable)).to(logits.device)]
     kept = supervision.select(reachable)
-    left_out = tuple(name for name, fits in zip(supervision.names, reachable) if not fits)
-    counts = CtcCounts(len(kept.names), int(kept.num_frames.sum()), len(kept.labels), left_out)
+    skipped = tuple(name for name, fits in zip(supervision.names, reachable) if not fits)
+    counts = CtcCounts(len(kept.names), int(kept.num_frames.sum()), len(kept.labels), skipped)
     wide = logits if logits.dtype == torch.float64 else logits.float()
     if not kept.names:
         return wide.sum(), counts  # zero, with a gradient of zero

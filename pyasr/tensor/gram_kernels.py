@@ -64,11 +64,9 @@ def second_moment(gram, trace, side, tolerance, z, scales):
         root[i] = np.sqrt(beta / d + 1)
     for i in range(rank):
         for j in range(rank):
-            k, across, back = (
-                np.float64(gram[i, j]),
-                np.float64(gram[i, rank + j]),
-                np.float64(gram[j, rank + i]),
-            )
+            k = np.float64(gram[i, j])
+            across = np.float64(gram[i, rank + j])
+            back = np.float64(gram[j, rank + i])
             own = np.float64(gram[rank + i, rank + j])
             finite = finite and np.isfinite(k) and np.isfinite(across) and np.isfinite(own)
             orthonormal = orthonormal and abs(own * root[i] * root[j] - (i == j)) <= tolerance

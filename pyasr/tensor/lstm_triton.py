@@ -103,10 +103,8 @@ def _step(a, before, c, m, peepholes, num_sequences, num_cells, of_a, of_before,
     f = tl.load(row + num_cells, is_cell, 0.0).to(tl.float32)
     g = _tanh(tl.load(row + 2 * num_cells, is_cell, 0.0).to(tl.float32))
     o = tl.load(row + 3 * num_cells, is_cell, 0.0).to(tl.float32)
-    cell, factors = (
-        tl.load(before + b * of_before + n * num_cells + h, is_cell, 0.0),
-        peepholes + 3 * b * num_cells + h,
-    )
+    cell = tl.load(before + b * of_before + n * num_cells + h, is_cell, 0.0)
+    factors = peepholes + 3 * b * num_cells + h
     if sees_cells:
         i += tl.load(factors, is_cell, 0.0).to(tl.float32) * cell
         f += tl.load(factors + num_cells, is_cell, 0.0).to(tl.float32) * cell
@@ -136,10 +134,8 @@ def _step_back(dm, dc, a, before, c, da, peepholes, num_sequences, num_cells, of
     f = tl.load(row + num_cells, is_cell, 0.0).to(tl.float32)
     g = tl.load(row + 2 * num_cells, is_cell, 0.0).to(tl.float32)
     o = tl.load(row + 3 * num_cells, is_cell, 0.0).to(tl.float32)
-    cell, factors = (
-        tl.load(before + b * of_before + n * num_cells + h, is_cell, 0.0),
-        peepholes + 3 * b * num_cells + h,
-    )
+    cell = tl.load(before + b * of_before + n * num_cells + h, is_cell, 0.0)
+    factors = peepholes + 3 * b * num_cells + h
     new = tl.load(c + b * of_c + n * num_cells + h, is_cell, 0.0)
     by_m = tl.load(dm + b * of_dm + n * row_of_dm + h, is_cell, 0.0).to(tl.float32)
     carried = dc + b * of_dc + n * num_cells + h

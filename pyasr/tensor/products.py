@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pyasr.tensor.processor import agrees, has_avx512, is_from_amd
 
-_LEAST_WORK = 1 << 20  # minimum number of multiplications of a product for oneDNN
+_MIN_WORK = 1 << 20  # minimum number of multiplications of a product for oneDNN
 _TOLERANCE = 1e-5
 
 
@@ -24,11 +24,9 @@ def prefers_onednn() -> bool:
     """Whether oneDNN is faster on this processor and computes these products correctly."""
     if not (is_from_amd() and has_avx512()):
         return False
-    x, weight, bias = (
-        torch.linspace(-1, 1, 12).view(3, 4),
-        torch.linspace(-1, 1, 20).view(5, 4),
-        torch.linspace(0, 1, 5),
-    )
+    x = torch.linspace(-1, 1, 12).view(3, 4)
+    weight = torch.linspace(-1, 1, 20).view(5, 4)
+    bias = torch.linspace(0, 1, 5)
     return agrees(lambda: _by_onednn(x, weight, bias), lambda: F.linear(x, weight, bias), _TOLERANCE)
 
 
@@ -81,6 +79,6 @@ def _is_for_onednn(x: Tensor, weight: Tensor) -> bool:
     return (
         x.dtype == weight.dtype == torch.float32
         and x.device.type == "cpu"
-        and x.numel() * len(weight) >= _LEAST_WORK
+        and x.numel() * len(weight) >= _MIN_WORK
         and prefers_onednn()
     )

@@ -11,13 +11,13 @@ from torch import Tensor
 # a number for data on a CPU; a scalar tensor for data on another device, to avoid synchronisation
 Number: TypeAlias = float | Tensor
 
-_LEAST, _GREATEST = 1e-28, 1e36
+_MIN_SAFE, _MAX_SAFE = 1e-28, 1e36
 _ROW, _MIN_ROW = 1024, 128
 
 
 def fits_float32(square: float) -> bool:
     """Whether float32 represents a sum of squares with full precision."""
-    return _LEAST < square < _GREATEST
+    return _MIN_SAFE < square < _MAX_SAFE
 
 
 def sum_of_squares(x: Tensor) -> Number:

@@ -12,7 +12,7 @@ from torch import Tensor
 _ELEMENTS = 2048  # flat parameters per program
 _ROWS, _COLUMNS = 64, 128  # tile of a matrix per program
 _CLASSES = 2048  # logits that a program processes at a time
-_MOST = 4096  # numbers that `judge` processes at a time
+_JUDGED_BLOCK = 4096  # numbers that `judge` processes at a time
 
 
 @triton.jit
@@ -57,11 +57,9 @@ def _residual(
     RANK: tl.constexpr,
 ):
     tile, block, batch = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    rows, columns, ranks = (
-        block * ROWS + tl.arange(0, ROWS),
-        tile * COLUMNS + tl.arange(0, COLUMNS),
-        tl.arange(0, RANK),
-    )
+    rows = block * ROWS + tl.arange(0, ROWS)
+    columns = tile * COLUMNS + tl.arange(0, COLUMNS)
+    ranks = tl.arange(0, RANK)
     places = batch.to(tl.int64) * num_rows * dim + rows[:, None].to(tl.int64) * dim + columns[None, :]
     inside = (rows[:, None] < num_rows) & (columns[None, :] < dim)
     h = tl.load(
@@ -164,10 +162,8 @@ def _judge(
     inside = layers < LAYERS
     is_finite = tl.load(finite + layers, mask=inside, other=1)
     all_finite = tl.min(is_finite, 0)
-    kept, skipped = (
-        tl.load(factors + layers, mask=inside, other=0.0),
-        tl.load(nonfinite_counts + layers, mask=inside, other=0),
-    )
+    kept = tl.load(factors + layers, mask=inside, other=0.0)
+    skipped = tl.load(nonfinite_counts + layers, mask=inside, other=0)
     tl.store(factors + layers, tl.where(all_finite != 0, kept, 0.0), mask=inside)
     tl.store(nonfinite_counts + layers, skipped + 1 - is_finite, mask=inside)
     if all_finite == 0:
@@ -246,10 +242,8 @@ def judge(
     places = _places(tuple(bias.data_ptr() for bias in biases), grad.itemsize, grad.device)
     parts = squares or [losses] * 4
     traces = verdict.traces or [losses] * 4
-    finite, rows = (
-        torch.empty(len(biases), dtype=torch.int32, device=grad.device),
-        triton.next_power_of_2(len(losses)),
-    )
+    finite = torch.empty(len(biases), dtype=torch.int32, device=grad.device)
+    rows = triton.next_power_of_2(len(losses))
     _judge_layers[(len(biases),)](
         len(losses),
         *(item for part in parts for item in (part, part.shape[-1])),
@@ -265,7 +259,7 @@ def judge(
         NATURAL=bool(squares),
         LAYERS=len(biases),
         ROWS=rows,
-        BLOCK=_MOST,
+        BLOCK=_JUDGED_BLOCK,
         num_warps=8,
     )
     _judge[(1,)](

@@ -15,7 +15,7 @@ import math
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.nn.network_options import GREATEST_SPREAD
+from pyasr.nn.network_options import MAX_SPREAD
 
 
 class DropoutSchedule:
@@ -25,10 +25,10 @@ class DropoutSchedule:
         words = text.split(",")
         between = [word if "@" in word else f"{word}@0.5" for word in words[1:-1]]
         self._shares, self._places = zip(*map(_numbers, (f"{words[0]}@0", *between, f"{words[-1]}@1")))
-        if len(words) < 2 or not all(0 <= share <= GREATEST_SPREAD for share in self._shares):
+        if len(words) < 2 or not all(0 <= share <= MAX_SPREAD for share in self._shares):
             example = "0,0@0.20,0.5@0.50,0"
             raise UserError(
-                f"--dropout-schedule '{text}': give two or more shares from 0 to {GREATEST_SPREAD}, such as "
+                f"--dropout-schedule '{text}': give two or more shares from 0 to {MAX_SPREAD}, such as "
                 f"{example}"
             )
         if not all(before <= after for before, after in zip(self._places, self._places[1:])):

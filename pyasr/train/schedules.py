@@ -265,10 +265,8 @@ class Step(Schedule):
 
     def __init__(self, options: ScheduleOptions, epoch_frames: int, terms: float = 1.0):
         super().__init__(options, epoch_frames, terms)
-        epochs, frames = (
-            numbers(options.step_epochs, "--step-epochs"),
-            numbers(options.step_frames, "--step-frames"),
-        )
+        epochs = numbers(options.step_epochs, "--step-epochs")
+        frames = numbers(options.step_frames, "--step-frames")
         self._marks = [epoch * epoch_frames for epoch in epochs] + frames
 
     def rate(self, frames_seen: int) -> float:

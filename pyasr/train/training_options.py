@@ -308,7 +308,7 @@ class GrowthOptions:
 
     layer_period_frames: int = option(
         0,
-        "start with 1 hidden layer and add one every so many frames; 0: all from the start",
+        "start with 1 hidden layer and add one each time after this number of frames; 0: all from the start",
         minimum=0,
         only=FEED_FORWARD + _WITHOUT_DBN,
         rare=True,

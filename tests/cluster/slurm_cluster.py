@@ -126,7 +126,7 @@ class SlurmCluster:
         self.wait_until_idle("urgent,lonely", self.num)
 
     def wait_until_idle(self, partitions: str, num: int, timeout_s: float = 20) -> None:
-        """Wait until so many nodes of these partitions are up and have no running or completing jobs."""
+        """Wait until this number of nodes of the partitions are up and have no running or completing jobs."""
         deadline = time.monotonic() + timeout_s
         while self.call("sinfo", "-h", "-N", "-t", "idle", "-p", partitions, "-o", "%N").count("n") < num:
             assert time.monotonic() < deadline, "Slurm's nodes did not become idle: " + self.call("sinfo")

@@ -54,8 +54,8 @@ if stage 2 "Things that may go wrong"; then
     ok) spawn a sh -c 'sleep 0.1; echo done > done'; join; cat done ;;
     ask) read -r answer; echo "answered $answer" ;;
     password) read -r answer </dev/tty ;;
-    orders) spawn good printf 'fine\\033[31m\\n'
-            spawn bad sh -c 'printf "\\033]0;pwned\\007\\ta\\377é\\000z\\n"; exit 3'; join ;;
+    escape_codes) spawn good printf 'fine\\033[31m\\n'
+                  spawn bad sh -c 'printf "\\033]0;pwned\\007\\ta\\377é\\000z\\n"; exit 3'; join ;;
   esac
 fi
 if stage 3 "After it"; then
@@ -151,7 +151,7 @@ def test_likely_cause_of_status_is_named(status, cause, recipe):
 
 
 def test_shown_log_lines_are_escaped(recipe):
-    done = run(recipe, "--what", "orders")
+    done = run(recipe, "--what", "escape_codes")
     assert done.returncode == 1 and "\nfine\\x1b[31m\n" in done.stdout
     assert (
         "the last lines of exp/log/spawn.bad.log:\n    | \\x1b]0;pwned\\x07\ta\\xffé\\x00z\n" in done.stderr

@@ -60,13 +60,13 @@ class Discs:
 
     texts     {utterance without its speaker: words}
     speakers  {side: speaker}
-    left_out  {fault: how many lines of calls with audio and text have it}
+    skipped   {fault: how many lines of calls with audio and text have it}
     """
 
     root: Path
     texts: dict[str, str] = field(default_factory=dict)
     speakers: dict[str, str] = field(default_factory=dict)
-    left_out: Counter = field(default_factory=Counter)
+    skipped: Counter = field(default_factory=Counter)
 
     @property
     def places(self) -> list[str]:
@@ -149,7 +149,7 @@ def make_discs(root: Path, with_speech: bool = False, num_lines: int = 16) -> Di
         call = Call(number, with_speech)
         for i in range(num_lines):
             call.say(i % 2, _tokens(i, rng))
-        seconds = _add_faults(number, call, discs.left_out)
+        seconds = _add_faults(number, call, discs.skipped)
         if number != WITHOUT_TEXT:
             _write_transcript(root, number, call)
         if number != WITHOUT_AUDIO:
@@ -175,7 +175,7 @@ def _tokens(i: int, rng: np.random.Generator) -> list[str]:
     return words if i % 3 else [*words[:1], MARKS[int(rng.integers(len(MARKS)))], *words[1:]]
 
 
-def _add_faults(number: int, call: Call, left_out: Counter) -> float:
+def _add_faults(number: int, call: Call, skipped: Counter) -> float:
     """Add lines with the faults of the corpus to a call; returns the duration of its audio in seconds."""
     seconds = call.end_s + 1.0
     if number == 1:
@@ -184,23 +184,23 @@ def _add_faults(number: int, call: Call, left_out: Counter) -> float:
         call.write(5.0, 5.5, 1, "see (( the )) moon")
         call.write(6.0, 6.5, 0, "[[skip]] [pause]")
         call.lines += ["# a comment", "no line of a transcript", "7.5.1 8.0 A: see"]
-        left_out.update({"unsure": 3, "no words": 1, "a line that is not": 2})
+        skipped.update({"unsure": 3, "no words": 1, "a line that is not": 2})
     elif number == 2:
         call.say(0, ["see", "moon"])
         seconds = call.end_s - 0.2  # a duration below the limit
         call.write(call.end_s - 2, seconds + 5, 1, "red red")
         call.write(seconds + 1, seconds + 1.3, 1, "red")
-        left_out.update({"more than 0.5 s after the end": 1, "begins after the end": 1})
+        skipped.update({"more than 0.5 s after the end": 1, "begins after the end": 1})
     elif number == 3:
         call.lines.append("3.00 3.50 A: caf\udce9 ")  # Latin-1
-        left_out["not UTF-8"] += 1
+        skipped["not UTF-8"] += 1
     elif number == 5852:
         call.write(9.0, 8.5, 0, "call me")
         call.lines.append(call.lines[0])
-        left_out.update({"end is not after its begin": 1, "a second time": 1})
+        skipped.update({"end is not after its begin": 1, "a second time": 1})
     elif number == 5853:
         call.write(0.5, 31.0, 0, "a long line")
-        left_out["longer than 30 s"] += 1
+        skipped["longer than 30 s"] += 1
     elif number == 11487:
         call.say(0, ["call", "me", "soon"], begin_s=RIGHT_TIME_S, written_begin_s=WRONG_TIME_S)
         seconds = call.end_s + 0.5

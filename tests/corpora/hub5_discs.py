@@ -112,10 +112,8 @@ def _talk(
     """(channel, begin, end, reference) of segments of A and B in turn, spoken into the file. The fourth
     begins 0.1 s too early."""
     texts = list(SEGMENTS)[first:] + list(SEGMENTS)[:first]
-    voices, channels = (
-        {channel: Voice.of(call + channel) for channel in "AB"},
-        {channel: [np.zeros(RATE)] for channel in "AB"},
-    )
+    voices = {channel: Voice.of(call + channel) for channel in "AB"}
+    channels = {channel: [np.zeros(RATE)] for channel in "AB"}
     segments, at = [], 1.0
     for i, text in enumerate(texts + [""] * silence_at_end):
         speaker, listener = "AB" if i % 2 == 0 else "BA"

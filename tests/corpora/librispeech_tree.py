@@ -81,7 +81,7 @@ def noise(words: list[str], reader: int, utterance: str) -> np.ndarray:
 
 
 def write_tree(place: Path, parts: dict[str, int], say: Say = speech) -> dict[str, dict[str, str]]:
-    """Write place/LibriSpeech with so many utterances of each part; returns {part: {utterance: words}}."""
+    """Write place/LibriSpeech with the given numbers of utterances; returns {part: {utterance: words}}."""
     corpus = place / "LibriSpeech"
     texts = {part: write_part(corpus / part, READERS[part], num, say) for part, num in parts.items()}
     lines = [

@@ -58,7 +58,7 @@ def test_symbolic_links_are_followed_without_cycles(discs):
 @pytest.mark.parametrize(
     "folder", [".AppleDouble", ".Trash-1000/files", "lost+found", "__MACOSX", "@eaDir", "$RECYCLE.BIN"]
 )
-def test_system_files_beside_the_corpus_are_ignored(discs, folder):
+def test_system_files_next_to_the_corpus_are_ignored(discs, folder):
     """Some of them have the names of corpus files."""
     (discs / "d1/data" / folder).mkdir(parents=True)
     (discs / "d1/data" / folder / "sw02001.sph").touch()

@@ -42,7 +42,7 @@ def discs(tmp_path_factory) -> Discs:
 def copied(discs, tmp_path) -> Discs:
     """A copy of the tree that a test may change."""
     shutil.copytree(discs.root, tmp_path / "discs")
-    return Discs(tmp_path / "discs", discs.texts, discs.speakers, discs.left_out)
+    return Discs(tmp_path / "discs", discs.texts, discs.speakers, discs.skipped)
 
 
 def without_speaker(utterance: str) -> str:
@@ -79,7 +79,7 @@ def test_texts_speakers_and_counts_equal_those_of_discs(discs, tmp_path, capsys)
     assert {"2637m", "2637f", "fe_03_05853-A"} <= data.spk2utt.keys() and sexes["fe_03_05853-A"] == "f"
     assert f"1 calls left out: no transcript: fe_03_{WITHOUT_TEXT:05d}" in output
     assert f"1 calls left out: no speech: fe_03_{WITHOUT_AUDIO:05d}" in output
-    for fault, number in discs.left_out.items():
+    for fault, number in discs.skipped.items():
         counted = [
             int(count)
             for count, reason in re.findall(r": (\d+) utterances left out: ([^:]*)", output)

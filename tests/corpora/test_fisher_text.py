@@ -74,12 +74,12 @@ def transcript(path, *lines: str, call: str = "fe_03_00001"):
             "utf-8", "surrogateescape"
         )
     )
-    left_out = SkippedItems()
-    return read_transcript("fe_03_00001", path, left_out), left_out.counts
+    skipped = SkippedItems()
+    return read_transcript("fe_03_00001", path, skipped), skipped.counts
 
 
 def test_lines_of_a_transcript(tmp_path):
-    lines, left_out = transcript(
+    lines, skipped = transcript(
         tmp_path / "a.txt",
         "7.92 9.52 B: hi my name is somebody ",
         "",
@@ -100,11 +100,11 @@ def test_lines_of_a_transcript(tmp_path):
         ("A", 21, 22, ""),
         ("A", 23, 24, "next"),
     ]
-    assert not left_out
+    assert not skipped
 
 
 def test_unreadable_lines_are_omitted(tmp_path):
-    lines, left_out = transcript(
+    lines, skipped = transcript(
         tmp_path / "a.txt",
         "1.00 2.00 A: caf\udce9",
         "3.00 4.00 A: caf\udcc3",
@@ -114,14 +114,14 @@ def test_unreadable_lines_are_omitted(tmp_path):
         "9.00 10.00 C: x",
         "words",
     )
-    assert [line.text for line in lines] == ["café"] and left_out == {NO_UTF8: 2, OTHER_FORM: 4}
+    assert [line.text for line in lines] == ["café"] and skipped == {NO_UTF8: 2, OTHER_FORM: 4}
 
 
 def test_unreadable_transcripts_are_omitted(tmp_path):
     assert transcript(tmp_path / "a.txt", "1.00 2.00 A: x", call="fe_03_00002") == ([], {OTHER_CALL: 1})
     (tmp_path / "a.txt").write_bytes("1.00 2.00 A: x\n".encode("utf-16"))
-    left_out = SkippedItems()
-    assert read_transcript("fe_03_00001", tmp_path / "a.txt", left_out) == [] and left_out.counts == {
+    skipped = SkippedItems()
+    assert read_transcript("fe_03_00001", tmp_path / "a.txt", skipped) == [] and skipped.counts == {
         UNREADABLE: 1
     }
 

@@ -14,7 +14,7 @@ from steps_here import run_here
 
 from pyasr.base.errors import UserError
 from pyasr.corpora.librispeech.parts import PUBLISHED, TRAINING, part_folders, parts_of
-from pyasr.corpora.librispeech.speech import look_at_flac, read_sexes
+from pyasr.corpora.librispeech.speech import inspect_flac, read_sexes
 from pyasr.data.checks.validation import validate
 from pyasr.data.tables.datadir import DataDir
 from pyasr.lang.ngrams.arpa import read_arpa
@@ -310,7 +310,7 @@ def test_unknown_sexes_are_reported(table, unknown, mini, prepare):
     assert validate(mini[0] / "data/train_clean_5") == []
 
 
-def test_counts_are_shown_beside_published_ones(mini, prepare):
+def test_counts_are_shown_with_published_ones(mini, prepare):
     said = prepare(mini[0])
     (row,) = re.findall(r"dev_clean_2 .*\n.*\n.*( utterances .*)", said)
     assert row.split() == ["utterances", "8", "1,089", "-99.3", "%"]
@@ -339,10 +339,10 @@ def test_lengths_come_from_headers_and_truncation_is_detected(seconds, tmp_path)
     padding = b"\x01" + (200_000).to_bytes(3, "big") + bytes(200_000)  # a block of metadata after the first
     for whole in (content[:42] + padding + content[42:], content):
         path.write_bytes(whole)
-        assert look_at_flac(path) == (pytest.approx(seconds, abs=1e-4), "")
+        assert inspect_flac(path) == (pytest.approx(seconds, abs=1e-4), "")
     for end in np.linspace(60, len(content) - 1, 12).astype(int):
         path.write_bytes(content[:end])
-        assert look_at_flac(path) == (0.0, "audio that is truncated")
+        assert inspect_flac(path) == (0.0, "audio that is truncated")
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from steps_here import run_here
 from pyasr.io import content, keys, tables, text_tables
 
 SIZES = 200, 800, 2000
-PER_SPEAKER, MOST_BYTES = 50, 400
+PER_SPEAKER, MAX_BYTES = 50, 400
 # lines of a table are not all in memory twice
 LESS_BYTES = {"copy": 80, "perturb": 110, "perturb between others": 110, "split": 140}
 
@@ -117,7 +117,7 @@ def test_memory_per_utterance_is_bounded(name, tmp_path, monkeypatch):
     line."""
     monkeypatch.setattr(tables, "_BLOCK_LINES", 64)
     monkeypatch.setattr(tables, "_BLOCK_BYTES", 1 << 13)
-    monkeypatch.setattr(keys, "_MOST_NEW", 64)
+    monkeypatch.setattr(keys, "_MAX_NEW", 64)
     monkeypatch.setattr(text_tables, "_SPEAKERS_AT_ONCE", 4)
     monkeypatch.setattr(content, "_CHUNK_BYTES", 1 << 13)
     peaks = []
@@ -128,4 +128,4 @@ def test_memory_per_utterance_is_bounded(name, tmp_path, monkeypatch):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         shutil.rmtree(tmp_path / str(num))
-    assert (peaks[-1] - peaks[-2]) / (SIZES[-1] - SIZES[-2]) < LESS_BYTES.get(name, MOST_BYTES)
+    assert (peaks[-1] - peaks[-2]) / (SIZES[-1] - SIZES[-2]) < LESS_BYTES.get(name, MAX_BYTES)

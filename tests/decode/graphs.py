@@ -48,12 +48,10 @@ def all_paths(
             if np.isfinite(end) and graph + end + scale * acoustic <= limit:
                 found.setdefault((ins, outs), []).append((float(graph + end), float(acoustic)))
         for a in range(fst.arc_offsets[state], fst.arc_offsets[state + 1]):
-            target, label, word, weight = (
-                int(fst.nextstates[a]),
-                int(fst.ilabels[a]),
-                int(fst.olabels[a]),
-                float(fst.weights[a]),
-            )
+            target = int(fst.nextstates[a])
+            label = int(fst.ilabels[a])
+            word = int(fst.olabels[a])
+            weight = float(fst.weights[a])
             if label == 0 and target not in visited:
                 extend(target, frame, graph + weight, acoustic, (*ins, 0), (*outs, word), visited | {target})
             elif label and frame < len(loglikes):

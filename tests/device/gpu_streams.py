@@ -17,10 +17,8 @@ class LateCopy:
     """A copy to pinned memory, which has no valid value until the copy has arrived."""
 
     def __init__(self, destination: torch.Tensor, source: torch.Tensor):
-        self.destination, self.values = (
-            destination,
-            source.to(destination.dtype).expand_as(destination).clone(),
-        )
+        self.destination = destination
+        self.values = source.to(destination.dtype).expand_as(destination).clone()
         destination.reshape(-1).view(torch.uint8).fill_(255)
 
     def arrive(self) -> None:

@@ -204,10 +204,8 @@ class MockGpu:
         name = operation._schema.name.partition("::")[2]
         if name == "copy_" and not all(isinstance(x, GpuTensor) for x in args[:2]):
             return self.copy(*args, **kwargs)
-        tensors, is_view = (
-            [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)],
-            operation.is_view,
-        )
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        is_view = operation.is_view
         draws = torch.Tag.nondeterministic_seeded in operation.tags and kwargs.get("generator") is None
         self._check_devices(name, args, tensors)
         self._look_for_syncs(name, args, tensors)

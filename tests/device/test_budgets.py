@@ -31,10 +31,8 @@ def steps_of_dnn(num: int, **learner):
     )
     with mock_gpu() as gpu:
         made = learner_of(options, DIM, SoloComm(), num_pdfs=NUM_PDFS)
-        x, pdfs = (
-            torch.randn(MINIBATCH, DIM).to("cuda", torch.bfloat16),
-            torch.randint(NUM_PDFS, (MINIBATCH,)).to("cuda"),
-        )
+        x = torch.randn(MINIBATCH, DIM).to("cuda", torch.bfloat16)
+        pdfs = torch.randint(NUM_PDFS, (MINIBATCH,)).to("cuda")
         with counted_steps(gpu) as steps:
             for _ in range(FIRST_STEPS + num):
                 made.step(x, pdfs, 1e-3)

@@ -110,10 +110,8 @@ def test_outputs_with_extreme_logits():
     network = with_random_parameters(FeedForward(DnnOptions(1, 8), 12, 4, FIXED), scale=40.0)
     session = session_of(acoustic_onnx(model_of(network, 12), InputOptions(), "utterance"))
     features = RANDOM.standard_normal((1, 5, 12))
-    found, expected = (
-        scores_of(session, features),
-        model_of(network, 12).log_likelihoods(features[0].astype(np.float32)),
-    )
+    found = scores_of(session, features)
+    expected = model_of(network, 12).log_likelihoods(features[0].astype(np.float32))
     np.testing.assert_allclose(found[0], expected, rtol=1e-4)
 
 
@@ -124,8 +122,8 @@ def test_chunks_with_context_equal_whole_utterance(kind):
     network = with_random_parameters(LayeredNetwork(LAYERS[kind], 16, 4))
     model, features = model_of(network, 16), RANDOM.standard_normal((60, 2)).astype(np.float32)
     session = session_of(acoustic_onnx(model, options, "chunk"))
-    told = session.get_modelmeta().custom_metadata_map
-    left, right, stride = (int(told[name]) for name in ("left_context", "right_context", "subsampling"))
+    metadata = session.get_modelmeta().custom_metadata_map
+    left, right, stride = (int(metadata[name]) for name in ("left_context", "right_context", "subsampling"))
     begin, num = 21, 12
     found = scores_of(session, features[None, begin - left : begin + num + right])
     whole = model.log_likelihoods(options.extend(features))
@@ -139,8 +137,8 @@ def test_metadata_of_onnx_file():
     content = acoustic_onnx(
         model_of(network, 6), InputOptions(cmvn="sliding"), "utterance", '{"num_ceps": 6}'
     )
-    told = session_of(content).get_modelmeta()
-    assert told.producer_name == "pyasr" and told.graph_name == "acoustic model"
+    metadata = session_of(content).get_modelmeta()
+    assert metadata.producer_name == "pyasr" and metadata.graph_name == "acoustic model"
     expected = {
         "unit": "utterance",
         "left_context": "5",
@@ -149,9 +147,12 @@ def test_metadata_of_onnx_file():
         "num_pdfs": "4",
         "chunk": "12",
     }
-    assert expected.items() <= told.custom_metadata_map.items()
-    assert told.custom_metadata_map["cmvn"] == "sliding" and told.custom_metadata_map["cmn_window"] == "600"
-    assert json.loads(told.custom_metadata_map["feature_options"]) == {"num_ceps": 6}
+    assert expected.items() <= metadata.custom_metadata_map.items()
+    assert (
+        metadata.custom_metadata_map["cmvn"] == "sliding"
+        and metadata.custom_metadata_map["cmn_window"] == "600"
+    )
+    assert json.loads(metadata.custom_metadata_map["feature_options"]) == {"num_ceps": 6}
 
 
 def test_unsupported_networks_are_refused():
@@ -163,7 +164,7 @@ def test_unsupported_networks_are_refused():
 
 
 def test_too_large_model_is_refused(monkeypatch):
-    monkeypatch.setattr(onnx_graph, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(onnx_graph, "_MAX_BYTES", 1000)
     model = model_of(LayeredNetwork(LAYERS["tdnn"], 6, 4), 6)
     with pytest.raises(UserError, match=r"^the model has 0\.0 GB, but an ONNX file has at most 2; export a "):
         acoustic_onnx(model, InputOptions(), "chunk")
@@ -229,8 +230,8 @@ def test_feature_options_in_metadata_equal_training(tmp_path):
         )
     assert not (tmp_path / "model.onnx").exists()
     run_here("export_onnx.py", "--data", tmp_path / "same", tmp_path, tmp_path / "model.onnx", folder="utils")
-    told = {entry.key: entry.value for entry in onnx.load(tmp_path / "model.onnx").metadata_props}
-    assert json.loads(told["feature_options"])["num_ceps"] == 6
+    metadata = {entry.key: entry.value for entry in onnx.load(tmp_path / "model.onnx").metadata_props}
+    assert json.loads(metadata["feature_options"])["num_ceps"] == 6
 
 
 def test_fmllr_network_takes_no_data_directory(tmp_path):

@@ -106,10 +106,8 @@ def _packed(path: Path) -> None:
     write_extractor(model / "vectors/final.ie", random_extractor())
     first = FirstPasses("graph", DecodeOptions(), DeterminizeOptions(), AdaptOptions(), FmllrOptions())
     vectors = PastedVectors(True, ExtractOptions(), ExtractDirOptions(), None)
-    pasting, files = (
-        Pasting(PasteOptions(), (PastedStream(first),), vectors),
-        tuple(PackedFile.of(model, name) for name in files_of(model)),
-    )
+    pasting = Pasting(PasteOptions(), (PastedStream(first),), vectors)
+    files = tuple(PackedFile.of(model, name) for name in files_of(model))
     info = ModelInfo(
         "gmm", 10, 0.5, DecodeOptions(), DeterminizeOptions(), None, "exp/tri4/decode", files, pasting=pasting
     )

@@ -113,7 +113,7 @@ def _ark(path: Path, compress: bool | str = False) -> None:
             writer.write(key, matrix)
 
 
-def _load_beside(path: Path) -> dict[str, np.ndarray]:
+def _load_other(path: Path) -> dict[str, np.ndarray]:
     return load_all(path.with_suffix(".scp"))
 
 
@@ -244,8 +244,8 @@ def _load_input(path: Path):
 
 
 ARCHIVES = [
-    Format("float.ark", _ark, consume(read_ark, _load_beside)),
-    Format("compressed.ark", lambda path: _ark(path, True), consume(read_ark, _load_beside)),
+    Format("float.ark", _ark, consume(read_ark, _load_other)),
+    Format("compressed.ark", lambda path: _ark(path, True), consume(read_ark, _load_other)),
     Format("feats.scp", _ark, load_all, names=False),
     *(kaldi_file(f"feats_{kind}.ark", read_ark) for kind in ("cm", "cm2", "cm3", "double", "text")),
     kaldi_file("vectors.ark", read_ark),

@@ -29,7 +29,7 @@ sys.path[:0] = [
     str(path) for path in (HERE.parents[1], HERE.parent, *sorted(HERE.parent.iterdir())) if path.is_dir()
 ]
 
-_BATCH, _MOST_KEPT = 200, 500
+_BATCH, _MAX_KEPT = 200, 500
 
 
 def main() -> int:
@@ -89,12 +89,10 @@ def seeded(format, directory: Path, options, until: float) -> tuple[Counter, dic
     from fuzz_child import examine
     from fuzz_mutations import mutate
 
-    path, rng, counts, found = (
-        format.write(directory),
-        random.Random(f"{format.name} {options.seed}"),
-        Counter(),
-        {},
-    )
+    path = format.write(directory)
+    rng = random.Random(f"{format.name} {options.seed}")
+    counts = Counter()
+    found = {}
     format.read(path)
     pool, seen = [path.read_bytes()], set()
     while True:
@@ -103,7 +101,7 @@ def seeded(format, directory: Path, options, until: float) -> tuple[Counter, dic
         counts += outcome.counts
         found |= {kind_of(message, directory): files[number] for number, message in outcome.findings}
         for message, content in zip(outcome.sentences, files):
-            if (kind := kind_of(message, directory)) not in seen and len(pool) < _MOST_KEPT:
+            if (kind := kind_of(message, directory)) not in seen and len(pool) < _MAX_KEPT:
                 seen.add(kind)
                 pool.append(content)
         if time.time() > until:

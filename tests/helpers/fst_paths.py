@@ -55,10 +55,8 @@ def composed_cost(left: Fst, right: Fst, ilabels: list[int], olabels: list[int])
                 continue
             for label_r, olabel, cost_r, next_r in _arcs(right, state_r) if label else [(0, 0, 0.0, state_r)]:
                 if label_r == label and (not olabel or (o < len(olabels) and olabels[o] == olabel)):
-                    there, cost = (
-                        (next_l, next_r, i + (ilabel > 0), o + (olabel > 0)),
-                        costs[here] + cost_l + cost_r,
-                    )
+                    there = (next_l, next_r, i + (ilabel > 0), o + (olabel > 0))
+                    cost = costs[here] + cost_l + cost_r
                     if cost < costs.get(there, float("inf")):
                         costs[there] = cost
                         queue.append(there)

@@ -13,10 +13,8 @@ ROOT = Path(__file__).resolve().parents[2]
 def write_files(page: str, directory: Path) -> list[str]:
     """Write the Python files that a page shows into a directory, under their names, which are returned."""
     text = (ROOT / "docs/extending" / page).read_text()
-    names, blocks = (
-        re.findall(r"`(\w+\.p[yl])`:\n", text),
-        re.findall(r"```python\n(.*?)```", text, re.DOTALL),
-    )
+    names = re.findall(r"`(\w+\.p[yl])`:\n", text)
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     for name, block in zip(names, blocks, strict=True):
         (directory / name).write_text(block)
         (directory / name).chmod(0o755 if block.startswith("#!") else 0o644)
@@ -45,8 +43,8 @@ def toolkit_with(page: str, places: dict[str, str], directory: Path) -> Path:
     """A copy of the toolkit's modules and programs in `directory`, with the files of a page in these folders
     of it; for programs that must find them by themselves."""
     for folder in ("pyasr", "steps", "utils"):
-        left_out = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / folder, directory / folder, symlinks=True, ignore=left_out)
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / folder, directory / folder, symlinks=True, ignore=ignored)
     assert sorted(write_files(page, directory)) == sorted(places)
     for name, folder in places.items():
         (directory / name).rename(directory / folder / name)

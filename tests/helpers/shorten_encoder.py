@@ -18,7 +18,7 @@ import numpy as np
 END, SIZE, SHIFT, LPC, ZERO = 4, 5, 6, 7, 8
 MU_LAW, BIG_ENDIAN, LITTLE_ENDIAN = 8, 3, 5
 BEST = "best"
-_MOST_LOW, _MOST_SHIFT = 15, 12
+_MAX_LOW, _MAX_SHIFT = 15, 12
 
 
 @dataclass(frozen=True)
@@ -240,11 +240,9 @@ class _Writer:
         commands = self._candidates(flat, values, self._offsets(values, shifts))
         self._add(values, shifts, *self._chosen(commands, values.shape))
         self.before = flat[:, flat.shape[1] - self.before.shape[1] :]
-        self.begin, self.size, self.number = (
-            self.begin + size * count,
-            size,
-            self.number + count * num_channels,
-        )
+        self.begin = self.begin + size * count
+        self.size = size
+        self.number = self.number + count * num_channels
 
     def _turn(self, shape: tuple[int, ...], num: int) -> np.ndarray:
         """Index (below `num`) for each block, in turn."""
@@ -252,19 +250,19 @@ class _Writer:
 
     def _shifts(self, part: np.ndarray) -> np.ndarray:
         """(count, channels)"""
-        wanted = np.array(self.coding.shifts or ((0,) if self.is_mu_law else (_MOST_SHIFT,)))
+        wanted = np.array(self.coding.shifts or ((0,) if self.is_mu_law else (_MAX_SHIFT,)))
         shifts = wanted[self._turn(part.shape[:2], len(wanted))]
         if self.is_mu_law:
             is_silent = (part == 255).all(2) & self.coding.with_zeros
-            return np.where(is_silent, _MOST_SHIFT, shifts)
-        union = np.bitwise_or.reduce(part.astype(np.int64), 2) | 1 << _MOST_SHIFT
+            return np.where(is_silent, _MAX_SHIFT, shifts)
+        union = np.bitwise_or.reduce(part.astype(np.int64), 2) | 1 << _MAX_SHIFT
         return np.minimum(shifts, np.log2(union & -union).astype(np.int64))
 
     def _values(self, part: np.ndarray, shifts: np.ndarray) -> np.ndarray:
         """int64 (count, channels, size): the coded values."""
         if not self.is_mu_law:
             return part.astype(np.int64) >> shifts[:, :, None]
-        places = np.array([mu_law_places(shift) for shift in range(_MOST_SHIFT + 1)])
+        places = np.array([mu_law_places(shift) for shift in range(_MAX_SHIFT + 1)])
         return places[shifts[:, :, None], part]
 
     def _offsets(self, values: np.ndarray, shifts: np.ndarray) -> np.ndarray:
@@ -363,7 +361,7 @@ def _present(is_there: np.ndarray, fields: tuple[np.ndarray, np.ndarray]) -> tup
 
 def _best_low(folded: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(plain bits `low`, bits of all residuals) of the shortest code for each block."""
-    bits = np.array([(folded >> (low + 1)).sum(2) + (low + 2) * folded.shape[2] for low in range(_MOST_LOW)])
+    bits = np.array([(folded >> (low + 1)).sum(2) + (low + 2) * folded.shape[2] for low in range(_MAX_LOW)])
     return bits.argmin(0), bits.min(0)
 
 

@@ -116,7 +116,7 @@ def test_cuts_by_lhotse_give_its_trim_to_supervisions(lhotse, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["cuts.jsonl.gz", "cuts.json", "cuts.json.gz", "cuts.jsonl"])
-def test_file_formats_are_read_alike(name, lhotse, tmp_path):
+def test_file_formats_give_same_data(name, lhotse, tmp_path):
     cuts_of_lhotse(lhotse).to_file(tmp_path / name)
     content = (tmp_path / name).read_bytes()
     begin = (gzip.decompress(content) if name.endswith(".gz") else content)[:1]

@@ -407,7 +407,7 @@ def test_alternative_header_words_are_recognised(header, flags, ending, tmp_path
         prepared(table(tmp_path, "t.csv", rows, ";"), tmp_path, columns="file,text,speaker")
 
 
-def test_system_files_beside_corpus_are_ignored(tmp_path):
+def test_system_files_next_to_corpus_are_ignored(tmp_path):
     rows = rows_of(tmp_path)
     table(tmp_path / "lists", "t.csv", rows, ",")
     table(tmp_path / "lists/.ipynb_checkpoints", "t-checkpoint.csv", rows, ",")

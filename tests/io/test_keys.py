@@ -38,10 +38,8 @@ def test_keys_behave_like_a_list(items, places, span):
 
 @given(items=ITEMS, data=st.data())
 def test_keys_are_split_into_lists(items, data):
-    keys, lists = (
-        sorted(items),
-        data.draw(st.lists(st.integers(0, 3), min_size=len(items), max_size=len(items))),
-    )
+    keys = sorted(items)
+    lists = data.draw(st.lists(st.integers(0, 3), min_size=len(items), max_size=len(items)))
     found = Keys.of(keys).shared_out(np.array(lists, np.int64), 4)
     assert found == [[key for key, number in zip(keys, lists) if number == one] for one in range(4)]
 
@@ -92,7 +90,7 @@ def test_distinct_values_and_ranks_equal_plain_python(values):
 
 @pytest.mark.parametrize("most", [1, 3, 1000])
 def test_known_names_are_numbered_once(most, monkeypatch):
-    monkeypatch.setattr(keys_module, "_MOST_NEW", most)
+    monkeypatch.setattr(keys_module, "_MAX_NEW", most)
     known, names = KnownNames(), [f"name{number}" for number in range(200)]
     assert all(known.add(name) for name in names) and not any(known.add(name) for name in names)
     assert all(name in known for name in names) and "other" not in known

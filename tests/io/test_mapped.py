@@ -61,7 +61,7 @@ class Source:
 
 @pytest.fixture
 def source(tmp_path, monkeypatch):
-    monkeypatch.setattr(mapped, "LEAST_BYTES", 0)
+    monkeypatch.setattr(mapped, "MIN_BYTES", 0)
     monkeypatch.delenv(mapped.VARIABLE, raising=False)
     (tmp_path / "in").mkdir()
     return Source(tmp_path / "in")
@@ -105,7 +105,7 @@ def test_source_error_is_reported_without_warnings(source, caplog):
 
 
 def test_small_sources_are_not_mapped(source, monkeypatch):
-    monkeypatch.setattr(mapped, "LEAST_BYTES", 201)
+    monkeypatch.setattr(mapped, "MIN_BYTES", 201)
     source.check(source.tables(), 1)
     assert names(source.path.parent) == ["source.bin"]
 
@@ -130,7 +130,7 @@ def test_outdated_and_partial_tables_are_removed(source):
     source.tables()
     derived(source.path, "kind", "bbbbbbbb", source.make)
     assert len(names(source.path.parent)) == 5
-    source.path.write_bytes(b"anew")
+    source.path.write_bytes(b"next")
     source.tables()
     assert names(source.path.parent) == [source.kept.name, ".source.bin.other.aaaaaaaa", "source.bin"]
 

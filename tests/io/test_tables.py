@@ -95,10 +95,8 @@ def test_joined_tables_are_written_as_union(parts, prefixes, tmp_path_factory):
         for number, items in enumerate(parts)
     ]
     path = tmp_path_factory.mktemp("joined") / "table"
-    joined, expected = (
-        Joined([Lazy(dict(items).items) for items in parts]),
-        dict(item for items in parts for item in items),
-    )
+    joined = Joined([Lazy(dict(items).items) for items in parts])
+    expected = dict(item for items in parts for item in items)
     write_table(path, joined)
     assert path.read_bytes() == written(expected) and dict(at_hand(joined)) == expected
     builder = TableBuilder()
@@ -164,10 +162,8 @@ def test_speaker_table_is_written_as_inverse(speakers, ordered, tmp_path_factory
 
 def test_memory_is_proportional_to_file(tmp_path):
     """A table is read, searched, filtered and written; a line of a dictionary takes at least 400 bytes."""
-    lines, path = (
-        [f"speaker{i // 100:05d}-utterance{i:07d} some words that were said {i}" for i in range(50_000)],
-        tmp_path / "text",
-    )
+    lines = [f"speaker{i // 100:05d}-utterance{i:07d} some words that were said {i}" for i in range(50_000)]
+    path = tmp_path / "text"
     random.Random(0).shuffle(lines)
     path.write_text("\n".join(lines) + "\n")
     keys = [line.split()[0] for line in lines]

@@ -94,10 +94,8 @@ def test_likelihood_equals_joint_gaussian_of_all_frames():
 @pytest.mark.parametrize("covariances", ["full", "diagonal"])
 def test_em_never_decreases_likelihood(covariances):
     """From a distant start, also with diagonal covariances although those of the data are full."""
-    stats, options = (
-        planted_stats(random_extractor(), 60, 40),
-        dataclasses.replace(OPTIONS, covariances=covariances),
-    )
+    stats = planted_stats(random_extractor(), 60, 40)
+    options = dataclasses.replace(OPTIONS, covariances=covariances)
     totals = FrameTotals.of(stats, SoloComm())
     extractor, found = first_extractor(totals, options, seed=5), []
     for _ in range(12):

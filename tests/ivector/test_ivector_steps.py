@@ -122,7 +122,7 @@ def test_online_ivectors_continue_over_utterances_of_speaker(data, extractor, tm
     """The second utterance starts close to the end of the first. As a new speaker, it starts close to the
     prior."""
     first_rows = []
-    for out, words in (("on", ()), ("anew", ("--utts-per-spk-max", 1))):
+    for out, words in (("on", ()), ("again", ("--utts-per-spk-max", 1))):
         run_here("extract_ivectors.py", "--nj", 1, *words, data, extractor, tmp_path / out)
         rows = load_all(tmp_path / out / "ivector_online.scp")
         first_rows.append(rows["s00-1"][0])

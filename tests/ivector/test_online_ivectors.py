@@ -44,11 +44,9 @@ def test_rows_equal_ivectors_of_frames_so_far(options, monkeypatch):
     """Frames are those of all earlier utterances of the speaker, and 0 ... i P of this one; with many or few
     rows per batch."""
     monkeypatch.setattr(online_ivectors, "_PERIODS_AT_ONCE", 4)
-    speaker, before, heard = (
-        OnlineIvectorExtractor(EXTRACTOR, UBM, options),
-        SpeakerStats.zeros(EXTRACTOR.dim),
-        np.zeros((0, DIM), np.float32),
-    )
+    speaker = OnlineIvectorExtractor(EXTRACTOR, UBM, options)
+    before = SpeakerStats.zeros(EXTRACTOR.dim)
+    heard = np.zeros((0, DIM), np.float32)
     for length in LENGTHS:
         frames = utterance(length)
         rows, own = speaker(frames, frames, before)
@@ -65,10 +63,8 @@ def test_rows_equal_ivectors_of_frames_so_far(options, monkeypatch):
 
 def test_online_equals_offline_at_last_frame():
     """If the last frame is a multiple of the period, so that no frames follow the last row."""
-    speaker, nothing = (
-        OnlineIvectorExtractor(EXTRACTOR, UBM, ExtractOptions()),
-        SpeakerStats.zeros(EXTRACTOR.dim),
-    )
+    speaker = OnlineIvectorExtractor(EXTRACTOR, UBM, ExtractOptions())
+    nothing = SpeakerStats.zeros(EXTRACTOR.dim)
     frames = utterance(61)
     rows, own = speaker(frames, frames, nothing)
     np.testing.assert_array_equal(rows[-1], speaker.ivector(own))
@@ -77,20 +73,16 @@ def test_online_equals_offline_at_last_frame():
 
 
 def test_no_frames_give_the_prior():
-    speaker, nothing = (
-        OnlineIvectorExtractor(EXTRACTOR, UBM, ExtractOptions()),
-        SpeakerStats.zeros(EXTRACTOR.dim),
-    )
+    speaker = OnlineIvectorExtractor(EXTRACTOR, UBM, ExtractOptions())
+    nothing = SpeakerStats.zeros(EXTRACTOR.dim)
     assert speaker.ivector(nothing).tolist() == [0.0] * EXTRACTOR.dim
     rows, own = speaker(utterance(0), utterance(0), nothing)
     assert rows.shape == (0, EXTRACTOR.dim) and own.count == 0
 
 
 def test_earlier_utterances_count_up_to_limit():
-    speaker, nothing = (
-        OnlineIvectorExtractor(EXTRACTOR, UBM, ExtractOptions(max_remembered_frames=30)),
-        SpeakerStats.zeros(EXTRACTOR.dim),
-    )
+    speaker = OnlineIvectorExtractor(EXTRACTOR, UBM, ExtractOptions(max_remembered_frames=30))
+    nothing = SpeakerStats.zeros(EXTRACTOR.dim)
     frames = utterance(90)
     _, own = speaker(frames, frames, nothing)
     kept = speaker.remembered(own)
@@ -103,10 +95,8 @@ def test_earlier_utterances_count_up_to_limit():
 
 def test_posteriors_use_normalised_frames_and_moments_plain_ones():
     """A shift of only the plain frames leaves the posteriors, and thus the quadratic term, unchanged."""
-    speaker, nothing = (
-        OnlineIvectorExtractor(EXTRACTOR, UBM, ExtractOptions()),
-        SpeakerStats.zeros(EXTRACTOR.dim),
-    )
+    speaker = OnlineIvectorExtractor(EXTRACTOR, UBM, ExtractOptions())
+    nothing = SpeakerStats.zeros(EXTRACTOR.dim)
     frames = utterance(40)
     (_, own), (_, shifted) = speaker(frames, frames, nothing), speaker(frames + 1, frames, nothing)
     np.testing.assert_array_equal(own.quadratic, shifted.quadratic)

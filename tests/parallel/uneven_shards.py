@@ -48,10 +48,8 @@ def check_uneven_gradients(comm) -> None:
     """Parts of a gradient are sent while ranks with a minibatch compute; ranks without a minibatch take part
     in the sums."""
     for payload in ("float32", "float16"):
-        strategy, gradient = (
-            make_strategy(comm, mixing_options("gradient", payload=payload)),
-            torch.zeros(3 << 18),
-        )
+        strategy = make_strategy(comm, mixing_options("gradient", payload=payload))
+        gradient = torch.zeros(3 << 18)
         added = strategy.sum_gradients()
         added.attach(gradient, [0, 1 << 18, 2 << 18])
         strategy.restart(torch.zeros(8))
@@ -73,11 +71,9 @@ def check_uneven_gradients(comm) -> None:
 def check_minibatches_of_any_size(comm) -> None:
     """Ranks with any numbers of minibatches, of sizes unknown to other ranks, take the same steps, weight all
     frames equally, and end their epochs together."""
-    strategy, gradient, master = (
-        make_strategy(comm, mixing_options("gradient")),
-        torch.zeros(8),
-        torch.zeros(8),
-    )
+    strategy = make_strategy(comm, mixing_options("gradient"))
+    gradient = torch.zeros(8)
+    master = torch.zeros(8)
     added = strategy.sum_gradients(of_any_size=True)
     added.attach(gradient, [0])
     strategy.restart(master)

@@ -16,7 +16,7 @@ sys.path.append(str(Path(__file__).parents[2] / "benchmarks/failures"))
 import error_ground  # noqa: E402
 
 STEPS = "prepare_lang,make_mfcc,compute_cmvn,copy_data_dir,subset_data_dir"
-LEAST_TRIALS = 30
+MIN_TRIALS = 30
 
 
 @pytest.mark.skipif(not shutil.which("strace"), reason="no strace (apt-get install strace)")
@@ -42,7 +42,7 @@ def test_failing_system_call_gives_one_sentence_and_same_command_recovers(root, 
         pytest.skip(done.stderr.strip())
     assert done.returncode == 0, done.stdout + done.stderr
     trials = json.loads(table.read_text())
-    assert len(trials) >= LEAST_TRIALS and [trial for trial in trials if trial["problems"]] == []
+    assert len(trials) >= MIN_TRIALS and [trial for trial in trials if trial["problems"]] == []
     assert any(trial["status"] for trial in trials) and {trial["step"] for trial in trials} == set(
         STEPS.split(",")
     )

@@ -74,7 +74,7 @@ def found(corpus):
 
 
 def test_corrupted_transcripts_are_found(corpus, found):
-    """Precision and recall. Two words that sound alike and words missing in a model keep both below 1."""
+    """Precision and recall. Two words with the same sound and words missing in a model keep both below 1."""
     truth, bad = set(corpus[-1]), set(read_table(found / "bad_utts"))
     precision, recall = len(truth & bad) / len(bad), len(truth & bad) / len(truth)
     print(f"precision {precision:.2f}, recall {recall:.2f}")
@@ -83,11 +83,9 @@ def test_corrupted_transcripts_are_found(corpus, found):
 
 def test_lists_are_complete_and_sorted(corpus, found):
     rows = [line.split("\t") for line in (found / "all_info.sorted.txt").read_text().splitlines()]
-    text, good, bad = (
-        read_table(corpus[1] / "text"),
-        read_table(found / "good_utts"),
-        read_table(found / "bad_utts"),
-    )
+    text = read_table(corpus[1] / "text")
+    good = read_table(found / "good_utts")
+    bad = read_table(found / "bad_utts")
     errors = [int(row[1]) for row in rows]
     assert {utt: said for utt, _, _, _, said in rows} == text and errors == sorted(errors, reverse=True)
     assert all(len(said.split()) == int(length) for _, _, length, _, said in rows)

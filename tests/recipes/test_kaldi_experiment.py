@@ -89,7 +89,7 @@ def test_alignment_graph_and_decoding_with_kaldi_model(kaldi):
     hypotheses = {key: words for key, *words in map(str.split, lines)}
     assert hypotheses.keys() == text.keys()
     errors = sum(kaldialign.edit_distance(text[key], hypotheses[key])["total"] for key in text)
-    # some words sound alike, and the language model is random
+    # some words have the same sound, and the language model is random
     assert errors < 0.4 * sum(map(len, text.values()))
 
 

@@ -26,7 +26,7 @@ def test_recipe_ends_with_good_word_error_rates(librispeech_run):
         assert float(re.search(r"WER ([\d.]+)", line)[1]) < 40, f"{name}: {line}"
 
 
-def test_page_has_published_rates_beside_ours(librispeech_run):
+def test_page_has_published_rates_and_ours(librispeech_run):
     page = (librispeech_run[0] / "s5/exp_mini/RESULTS.md").read_text()
     rows = {
         cells[1].strip(): cells[2:4]

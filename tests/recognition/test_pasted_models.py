@@ -216,12 +216,10 @@ def test_fmllr_fbank_and_online_ivectors(exp, tmp_path):
     assert recognizer.transcribe(np.zeros(10, np.int16)).text == ""
     short = Recording("short", "1", np.zeros(10, np.float32), recognizer.rate)
     first, second = recordings_of(exp, "a")
-    alone, together = (
-        recognizer.transcribe_speaker([first, second]),
-        recognizer.transcribe_speaker([first, short, second]),
-    )
+    alone = recognizer.transcribe_speaker([first, second])
+    together = recognizer.transcribe_speaker([first, short, second])
     assert [together[0], together[2]] == alone and together[1].text == ""
-    with pytest.raises(UserError, match="as it arrives: its features are of several kinds side by side"):
+    with pytest.raises(UserError, match="as it arrives: the model uses pasted features of several kinds"):
         recognizer.stream()
 
 
@@ -295,7 +293,7 @@ def test_inputs_unavailable_for_new_recordings_are_refused(exp, tmp_path):
         "data", exp / "data_fmllr", exp / "data_fbank", "--vectors", exp / "ivectors/ivector_online.scp"
     )
     refused(
-        "/data: features side by side, which a packed model neither pastes",
+        "/data: pasted features, which a packed model neither pastes",
         paste("twice", exp / "data_fmllr", data),
     )
     strange = tmp_path / "strange"
@@ -304,8 +302,8 @@ def test_inputs_unavailable_for_new_recordings_are_refused(exp, tmp_path):
         for utt, matrix in load_all(data / "feats.scp").items():
             writer.write(utt, matrix)
     refused("strange: the options of its features are unknown", paste("untold", exp / "data_fmllr", strange))
-    beside = paste("beside", exp / "data_fmllr", "--vectors", strange / "feats.scp", "--vector-period", 1)
-    refused("strange/feats.scp: vectors not made by steps/extract_ivectors.py", beside)
+    pasted = paste("pasted", exp / "data_fmllr", "--vectors", strange / "feats.scp", "--vector-period", 1)
+    refused("strange/feats.scp: vectors not made by steps/extract_ivectors.py", pasted)
     (exp / "data_fbank/spk2warp").write_text("a 1.1\n")
     refused("data_fbank/spk2warp: the frequencies of its speakers are warped", data)
     (exp / "data_fbank/spk2warp").unlink()

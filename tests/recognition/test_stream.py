@@ -575,7 +575,7 @@ def test_program_streams_standard_input(tmp_path, capsys):
 
 
 class Microphone:
-    """A pipe that stays open. After so many bytes have been read, the program is interrupted."""
+    """A pipe that stays open. After a number of bytes has been read, the program is interrupted."""
 
     def __init__(self, content: bytes, num_read: int):
         reading, self.writing = os.pipe()

@@ -134,10 +134,8 @@ def test_segment_too_long_for_memory_is_named(exp, recognizer, monkeypatch):
 
 
 def test_segment_input_is_computed_when_it_is_decoded(exp, monkeypatch):
-    recognizer, order = (
-        pyasr.Recognizer(exp / "packed", cut=CutOptions(max_segment_s=1.0, min_segment_s=0.5)),
-        [],
-    )
+    recognizer = pyasr.Recognizer(exp / "packed", cut=CutOptions(max_segment_s=1.0, min_segment_s=0.5))
+    order = []
     extend, scores = InputOptions.extend, recognizer.system.acoustics.scores
     monkeypatch.setattr(
         InputOptions, "extend", lambda inputs, features: order.append("extended") or extend(inputs, features)
@@ -514,7 +512,7 @@ def test_transcript_folder_is_listed_once(exp, tmp_path, monkeypatch):
         run_here(*command, folder="utils")
 
 
-def test_user_transcript_beside_recording_is_kept(exp, tmp_path):
+def test_user_transcript_next_to_recording_is_kept(exp, tmp_path):
     shutil.copy(exp / "u0.wav", tmp_path)
     (tmp_path / "u0.txt").write_text("what was really said\n")
     with pytest.raises(
@@ -558,9 +556,9 @@ def test_incomplete_model_is_refused(exp, tmp_path):
 def test_file_not_in_pack_is_refused(name, exp, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(exp / "packed", copy)
-    for beside in ("README.md", "LICENSE", ".git/config", "graph/.DS_Store", "log/pack.log"):
-        (copy / beside).parent.mkdir(exist_ok=True)
-        (copy / beside).write_text("of its user\n")
+    for other in ("README.md", "LICENSE", ".git/config", "graph/.DS_Store", "log/pack.log"):
+        (copy / other).parent.mkdir(exist_ok=True)
+        (copy / other).write_text("of its user\n")
     assert pyasr.Recognizer(copy).transcribe(exp / "u0.wav").text.split() == SAID["u0"]
     (copy / name).parent.mkdir(exist_ok=True)
     write_matrix(copy / name, np.eye(12, dtype=np.float32))

@@ -59,7 +59,7 @@ def test_all_numbers_are_missing_without_systems(tables, tmp_path):
     assert found["another set"] == ["1.60", "-"] and "## Commands" not in text
 
 
-def test_our_numbers_are_beside_published_ones(tables, tmp_path):
+def test_our_numbers_are_shown_with_published_ones(tables, tmp_path):
     exp = make_experiment(tmp_path, {"mono": 0.5, "tri": 0.3})
     seconds(exp / "mono", 7200)
     seconds(exp / "tri", 3600)

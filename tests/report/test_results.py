@@ -273,11 +273,9 @@ def test_seeds_of_several_runs_share_one_page(tmp_path, monkeypatch):
 
 
 def test_collected_results_are_written_once(tmp_path):
-    exp, page, kept = (
-        make_experiment(tmp_path, {"dnn/seed1": 0.3}),
-        tmp_path / "RESULTS.md",
-        tmp_path / "new/folder/kept.json",
-    )
+    exp = make_experiment(tmp_path, {"dnn/seed1": 0.3})
+    page = tmp_path / "RESULTS.md"
+    kept = tmp_path / "new/folder/kept.json"
     first = collect(exp, page, kept), kept.read_text()
     assert (collect(exp, page, kept), kept.read_text()) == first
     assert read_seed_runs(kept) == seed_runs(find_systems(exp))
@@ -296,11 +294,9 @@ def test_collected_results_are_written_once(tmp_path):
     ],
 )
 def test_other_file_in_place_of_results_is_refused(content, tmp_path):
-    exp, page, kept = (
-        make_experiment(tmp_path, {"dnn/seed1": 0.3}),
-        tmp_path / "RESULTS.md",
-        tmp_path / "kept.json",
-    )
+    exp = make_experiment(tmp_path, {"dnn/seed1": 0.3})
+    page = tmp_path / "RESULTS.md"
+    kept = tmp_path / "kept.json"
     kept.write_text(content)
     with pytest.raises(UserError, match=f"^{kept}: not a file of results .* give another file with --kept$"):
         collect(exp, page, kept)

@@ -33,10 +33,8 @@ class Corpus:
     def __init__(self, root, *utterances, jobs=2):
         root.mkdir(parents=True)
         named = {f"a-{i}": utterance for i, utterance in enumerate(utterances)}
-        self.lang, self.data = (
-            make_lang(root / "lang"),
-            make_data(root / "data", {utt: text for utt, (text, _) in named.items()}),
-        )
+        self.lang = make_lang(root / "lang")
+        self.data = make_data(root / "data", {utt: text for utt, (text, _) in named.items()})
         self.decode = make_decode_dir(
             root / "decode", {utt: lattice for utt, (_, lattice) in named.items()}, num_jobs=jobs
         )

@@ -11,9 +11,9 @@ import torch
 from pyasr.hmm.model.topology import HmmState, Topology, left_to_right
 from pyasr.hmm.model.transitions import TransitionModel
 from pyasr.hmm.model.tree import ContextTree, Leaf, Split, TreeTable
-from pyasr.sequence.lfmmi.chain import AlignedPhones, chain_topology, windows_of
-from pyasr.sequence.lfmmi.denominator_graph import DenominatorGraph
-from pyasr.sequence.lfmmi.supervision import SupervisionOptions
+from pyasr.sequence.lfmmi.lfmmi.chain import AlignedPhones, chain_topology, windows_of
+from pyasr.sequence.lfmmi.lfmmi.denominator_graph import DenominatorGraph
+from pyasr.sequence.lfmmi.lfmmi.supervision import SupervisionOptions
 
 PHONES = (1, 2, 3)
 
@@ -122,10 +122,8 @@ def dense(graph: DenominatorGraph) -> np.ndarray:
 def string_weight(graph: DenominatorGraph, pdfs, leak: float = 0.0) -> float:
     """Sum over the graph's paths with this string of pdfs, including initial probabilities; all states are
     final."""
-    table, mixed = (
-        dense(graph),
-        np.eye(graph.num_states) + leak * np.tile(graph.initial_probs, (graph.num_states, 1)),
-    )
+    table = dense(graph)
+    mixed = np.eye(graph.num_states) + leak * np.tile(graph.initial_probs, (graph.num_states, 1))
     alpha = graph.initial_probs @ mixed
     for pdf in pdfs:
         alpha = alpha @ table[:, pdf] @ mixed
@@ -166,11 +164,9 @@ def log_space_denominator(
         alphas[-1] = torch.logaddexp(alphas[-1], alphas[-1].logsumexp(0) + log_leak + log_pi)
         if number < len(arcs):
             alphas.append((alphas[-1][:, None, None] + arcs[number]).logsumexp((0, 1)))
-    beta, posteriors, total = (
-        torch.zeros_like(log_pi),
-        torch.zeros_like(logits, dtype=torch.float64),
-        alphas[-1].logsumexp(0),
-    )
+    beta = torch.zeros_like(log_pi)
+    posteriors = torch.zeros_like(logits, dtype=torch.float64)
+    total = alphas[-1].logsumexp(0)
     for t in reversed(range(len(arcs))):
         onward = arcs[t] + torch.logaddexp(beta, log_leak + (log_pi + beta).logsumexp(0))
         posteriors[t] = ((alphas[t][:, None, None] + onward).logsumexp((0, 2)) - total).exp()

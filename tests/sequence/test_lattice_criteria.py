@@ -37,10 +37,8 @@ ALL = {
 def searched(seed: int) -> Lattice:
     """A lattice with epsilons and several final states."""
     rng = np.random.default_rng(seed)
-    graph, loglikes = (
-        random_graph(rng, 7, 26, NUM_PDFS),
-        rng.standard_normal((NUM_FRAMES, NUM_PDFS)).astype(np.float32),
-    )
+    graph = random_graph(rng, 7, 26, NUM_PDFS)
+    loglikes = rng.standard_normal((NUM_FRAMES, NUM_PDFS)).astype(np.float32)
     return Decoder(graph, PDFS, DecodeOptions(beam=30.0, lattice_beam=8.0, acoustic_scale=SCALE)).decode(
         loglikes
     )

@@ -136,11 +136,9 @@ def residual_of_natural_gradient() -> Pairs:
     """bfloat16 has 8 bits, and the plain form rounds once more."""
     from pyasr.nn.layers import natural_gradient
 
-    x, ht, w = (
-        matrix(50, 70, dtype=torch.bfloat16),
-        matrix(4, 50, dtype=torch.bfloat16),
-        matrix(4, 70, dtype=torch.bfloat16),
-    )
+    x = matrix(50, 70, dtype=torch.bfloat16)
+    ht = matrix(4, 50, dtype=torch.bfloat16)
+    w = matrix(4, 70, dtype=torch.bfloat16)
     xhat, square, square_hat = natural_gradient._residual(x, ht, w)
     exact = x.float() - ht.T.float() @ w.float()
     yield xhat, exact
@@ -265,9 +263,9 @@ def nonlinearities_of_an_lstm() -> Pairs:
 def forward_backward() -> Pairs:
     from lfmmi_toys import chain_model, random_sequences
 
-    from pyasr.sequence.lfmmi import leaky_hmm
-    from pyasr.sequence.lfmmi.denominator_graph import make_denominator_graph
-    from pyasr.sequence.lfmmi.phone_lm import PhoneLmOptions, estimate_phone_lm
+    from pyasr.sequence.lfmmi.lfmmi import leaky_hmm
+    from pyasr.sequence.lfmmi.lfmmi.denominator_graph import make_denominator_graph
+    from pyasr.sequence.lfmmi.lfmmi.phone_lm import PhoneLmOptions, estimate_phone_lm
 
     graph = make_denominator_graph(
         estimate_phone_lm(random_sequences(0), PhoneLmOptions(3, 2, 4)), *chain_model(2, 1)
@@ -333,11 +331,9 @@ def sums_over_gaussians() -> Pairs:
     from pyasr.hmm.transforms.fmllr_kernels import expected_parameters
 
     weights, offsets, feats = _gaussians()
-    frames, pdfs, shares = (
-        np.array([0, 4, 4, 19]),
-        np.array([2, 0, 1, 2]),
-        np.array([1, 0.25, 0.75, 0.5], np.float32),
-    )
+    frames = np.array([0, 4, 4, 19])
+    pdfs = np.array([2, 0, 1, 2])
+    shares = np.array([1, 0.25, 0.75, 0.5], np.float32)
     values = [matrix(7, 5, seed=seed).numpy() for seed in (1, 2)]
     exact = np.zeros((2, 20, 5))
     for t, pdf, share in zip(frames, pdfs, shares):

@@ -139,10 +139,8 @@ def check_verdict(kernels, step: Step) -> None:
 def check_descend(kernels, dtype: torch.dtype, tolerance: float, device: str) -> None:
     """With and without a copy in bfloat16, with a relative rate. A factor of 0 changes nothing."""
     generator = torch.Generator().manual_seed(3)
-    start, grad = (
-        torch.randn(5000, generator=generator).to(device),
-        torch.randn(5000, generator=generator).to(device, dtype),
-    )
+    start = torch.randn(5000, generator=generator).to(device)
+    grad = torch.randn(5000, generator=generator).to(device, dtype)
     for factor, relative in ((-0.1, 1.0), (-0.1, 0.25), (0.0, 1.0)):
         factor, master, alone = torch.tensor(factor, device=device), start.clone(), start.clone()
         work = start.to(torch.bfloat16)

@@ -35,10 +35,8 @@ def test_non_finite_values_stay_non_finite(bad):
 
 def test_descent_works_in_place():
     """`FlatParameters` is tested with all kinds of numbers; this test checks the update in place."""
-    master, grad, work = (
-        torch.tensor([1.0, 2.0]),
-        torch.tensor([1.0, -1.0]).bfloat16(),
-        torch.zeros(2).bfloat16(),
-    )
+    master = torch.tensor([1.0, 2.0])
+    grad = torch.tensor([1.0, -1.0]).bfloat16()
+    work = torch.zeros(2).bfloat16()
     descend(master, grad, work, 0.25)
     assert master.tolist() == work.tolist() == [1.25, 1.75] and not grad.any()

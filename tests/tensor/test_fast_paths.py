@@ -20,7 +20,7 @@ MARKS = (
     r"ops\.mkldnn|to_mkldnn|fastmath=|error_model=|cudnn_is_acceptable|bfloat16_kernels import|[!=]= "
     r"torch\.(bfloat16|float16|float32)"
 )
-HELD_ELSEWHERE = {
+TESTED_ELSEWHERE = {
     "nn/layers/preconditioned_layers.py": "widens float16: tests/nn/layers/test_preconditioned_layers.py",
     "nn/layers/lstm.py": "asks cuDNN on a GPU: tests/nn/layers/test_lstm.py",
     "parallel/communication/host_copy.py": "copies between devices: tests/device/test_copies.py",
@@ -30,7 +30,7 @@ HELD_ELSEWHERE = {
 
 
 @pytest.fixture(scope="module", params=NAMES)
-def seen(request: pytest.FixtureRequest) -> tuple[str, dict]:
+def result_on_processor(request: pytest.FixtureRequest) -> tuple[str, dict]:
     """(name of a processor, output of fast_paths.py with the instructions of this processor)."""
     name, program = request.param, Path(__file__).with_name("fast_paths.py")
     done = subprocess.run(
@@ -41,12 +41,12 @@ def seen(request: pytest.FixtureRequest) -> tuple[str, dict]:
 
 
 @pytest.mark.parametrize("path", FAST_PATHS)
-def test_fast_path_equals_plain_form(seen, path):
-    assert seen[1]["errors"][path] <= FAST_PATHS[path].bound
+def test_fast_path_equals_plain_form(result_on_processor, path):
+    assert result_on_processor[1]["errors"][path] <= FAST_PATHS[path].bound
 
 
-def test_fast_paths_need_instructions_of_processor(seen):
-    name, choices = seen[0], seen[1]["choices"]
+def test_fast_paths_need_instructions_of_processor(result_on_processor):
+    name, choices = result_on_processor[0], result_on_processor[1]["choices"]
     if name in ("avx2", "sse"):
         assert not any(choices.values())
     elif has_avx512():
@@ -65,7 +65,7 @@ def test_list_of_fast_paths_is_complete():
         if re.search(MARKS, path.read_text(encoding="utf-8"))
     }
     listed = {path.home for path in FAST_PATHS.values()}
-    assert marked - listed - set(HELD_ELSEWHERE) == set() and listed | set(HELD_ELSEWHERE) <= marked
+    assert marked - listed - set(TESTED_ELSEWHERE) == set() and listed | set(TESTED_ELSEWHERE) <= marked
 
 
 @pytest.mark.parametrize(

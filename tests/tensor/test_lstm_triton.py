@@ -139,10 +139,8 @@ def test_layers_with_kernels_equal_plain_layers(fused, shape, monkeypatch):
     from pyasr.nn.layers.lstm import Lstm, side_by_side
 
     torch.manual_seed(1)
-    layers, x = (
-        torch.nn.ModuleList(Lstm(3, H, backward=backward, **shape) for backward in (False, True)),
-        torch.randn(6, N, 3),
-    )
+    layers = torch.nn.ModuleList(Lstm(3, H, backward=backward, **shape) for backward in (False, True))
+    x = torch.randn(6, N, 3)
     for parameter in layers.parameters():
         torch.nn.init.normal_(parameter)
     layers, x, results = layers.to(DEVICE), x.to(DEVICE).requires_grad_(), []

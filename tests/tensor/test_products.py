@@ -17,7 +17,7 @@ def library(request, monkeypatch):
     ):
         pytest.skip("this torch has no oneDNN")
     monkeypatch.setattr(products, "prefers_onednn", lambda: request.param)
-    monkeypatch.setattr(products, "_LEAST_WORK", 1)
+    monkeypatch.setattr(products, "_MIN_WORK", 1)
 
 
 def matrix(*shape):

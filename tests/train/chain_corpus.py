@@ -21,7 +21,7 @@ from pyasr.lang.lang_dirs.lang_dir import LangDir
 from pyasr.lang.lang_dirs.prepare_lang import LangOptions, write_lang
 from pyasr.lang.lexicons.dict_dir import DictDir
 from pyasr.lang.lexicons.lexicon import Lexicon
-from pyasr.sequence.lfmmi.chain import AlignedPhones, chain_alignment, chain_topology
+from pyasr.sequence.lfmmi.lfmmi.chain import AlignedPhones, chain_alignment, chain_topology
 
 DIM = 6
 LEXICON = {"adam": "A D A M", "bad": "B A D", "dab": "D A B", "mad": "M A D", "mama": "M A M A"}
@@ -61,10 +61,8 @@ def write_language(path: Path) -> None:
     letters = [
         (phone,) for phone in sorted({phone for phones in LEXICON.values() for phone in phones.split()})
     ]
-    dictionary, options = (
-        DictDir(lexicon, [("SIL",), ("SPN",)], letters, "SIL", []),
-        LangOptions(position_dependent_phones=False),
-    )
+    dictionary = DictDir(lexicon, [("SIL",), ("SPN",)], letters, "SIL", [])
+    options = LangOptions(position_dependent_phones=False)
     write_lang(dictionary, "<unk>", options, path / "lang")
     write_arpa_text(path / "lm.arpa", [{(word,): (-0.8, 0.0) for word in (*LEXICON, "</s>", "<s>")}])
     make_grammar(path / "lang", path / "lm.arpa", path / "lang_test")

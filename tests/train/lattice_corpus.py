@@ -59,10 +59,8 @@ def weak_network() -> AcousticModel:
         output.weight.copy_(
             0.3 * torch.cat([centres, -centres], 1) + 0.3 * torch.randn(output.weight.shape, generator=random)
         )
-    mean, priors = (
-        torch.from_numpy(rng.uniform(-0.1, 0.1, DIM)).float().repeat(3),
-        torch.from_numpy(rng.uniform(-2, -1, NUM_PDFS)).float(),
-    )
+    mean = torch.from_numpy(rng.uniform(-0.1, 0.1, DIM)).float().repeat(3)
+    priors = torch.from_numpy(rng.uniform(-2, -1, NUM_PDFS)).float()
     return AcousticModel(network.eval(), mean, torch.full((3 * DIM,), 0.9), priors)
 
 

@@ -64,10 +64,8 @@ def start(corpus, out, *flags):
 def wait_for_ranks(process, out, num, after=""):
     """(processes of `num` training ranks, their checkpoint.json), as soon as they have written a checkpoint
     other than `after`."""
-    index, deadline = (
-        out.with_name(out.name + ".tmp") / "checkpoint" / "checkpoint.json",
-        time.monotonic() + 60,
-    )
+    index = out.with_name(out.name + ".tmp") / "checkpoint" / "checkpoint.json"
+    deadline = time.monotonic() + 60
     while process.poll() is None and time.monotonic() < deadline:
         text = index.read_text() if index.exists() else ""
         if text.count(".rank-") == num and text != after:

@@ -261,7 +261,7 @@ def hear_signals() -> None:
 
 
 @pytest.mark.parametrize(
-    "number, expected_text, goes_on",
+    "number, expected_text, continues",
     [
         (None, r"in progress, last written to \d+ s ago", True),
         (signal.SIGTERM, r"stopped by SIGTERM \d+ s ago", False),
@@ -274,7 +274,7 @@ def hear_signals() -> None:
         ),
     ],
 )
-def test_state_of_a_step(number, expected_text, goes_on, tmp_path, capsys, monkeypatch):
+def test_state_of_a_step(number, expected_text, continues, tmp_path, capsys, monkeypatch):
     """The remaining time is shown only for steps that continue."""
     monkeypatch.setenv("COLUMNS", "120")
     (tmp_path / "step.py").write_text(STEP.replace("{INTERVAL}", json.dumps(INTERVAL)))
@@ -295,7 +295,7 @@ def test_state_of_a_step(number, expected_text, goes_on, tmp_path, capsys, monke
         step.kill()
     line, bar = capsys.readouterr().out.splitlines()[:2]
     assert re.fullmatch(rf"{tmp_path}/exp/x: begun \S+ \S+, {expected_text}", line), line
-    assert (" left" in bar) == goes_on and " 40%  epoch 2" in bar
+    assert (" left" in bar) == continues and " 40%  epoch 2" in bar
 
 
 def test_failed_step_is_shown_with_its_error(tmp_path, capsys):

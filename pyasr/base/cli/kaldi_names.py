@@ -105,7 +105,7 @@ _NEEDLESS = {
 class Unused:
     """An option of Kaldi's programs that is accepted with values that have no effect.
 
-    beside    a flag of the steps that accept it
+    flag      a flag of the steps that accept it
     type      type of its values
     taken     the accepted values; None: all
     reason    why other values are refused
@@ -113,7 +113,7 @@ class Unused:
               option
     """
 
-    beside: str
+    flag: str
     type: type
     taken: tuple | None = None
     reason: str = ""
@@ -152,8 +152,8 @@ def advice(name: str, flags: Container[str]) -> str:
     ours = [f"--{flag}" for flag in OURS.get(name, "").split() if flag in flags]
     if ours:
         return f"pyasr's option is {' and '.join(ours)}"
-    beside, reason = _NEEDLESS.get(name, ("", ""))
-    return f"it has no effect: {reason}; omit it" if reason and beside in flags else ""
+    flag, reason = _NEEDLESS.get(name, ("", ""))
+    return f"it has no effect: {reason}; omit it" if reason and flag in flags else ""
 
 
 def on_leading_numbers(words: list[str], flags: Container[str]) -> str:

@@ -150,7 +150,7 @@ def with_unused(flags: dict[str, Flag]) -> dict[str, Flag]:
     taken = {
         name: unused
         for name, unused in kaldi_names.UNUSED.items()
-        if unused.beside in flags and name not in flags
+        if unused.flag in flags and name not in flags
     }
     return flags | {
         name: UnusedFlag(name, (), unused.type, False, None, {}, unused=unused)

@@ -32,8 +32,8 @@ from pyasr.base.version import VERSION
 
 _DECLARATION = re.compile(r"([A-Za-z_]\w*)=((?:'[^']*'|\"[^\"]*\"|[^\s#'\"])*)\s+#\s*(.*)")
 _CHOICES = re.compile(r"\(one of ([^)]+)\)")
-_LEAST = re.compile(r"\(at least (\d+)\)")
-_MOST_DIGITS = 18  # of numbers that a shell can compare
+_MINIMUM = re.compile(r"\(at least (\d+)\)")
+_MAX_DIGITS = 18  # of numbers that a shell can compare
 _KINDS = {  # the first one that matches the default is the type of the variable
     "a whole number": r"[+-]?\d+",
     "a list of whole numbers separated by spaces": r"\d+( +\d+)*",
@@ -73,9 +73,9 @@ class Variable:
             return value
         if not re.fullmatch(_KINDS[self.kind], value):
             raise UserError(f"--{self.flag}: '{value}' is not {self.kind}")
-        if "whole number" in self.kind and any(len(word) > _MOST_DIGITS for word in value.split()):
-            raise UserError(f"--{self.flag}: '{value}' is too large; give at most {_MOST_DIGITS} digits")
-        if (least := _LEAST.search(self.help)) and float(value) < float(least[1]):
+        if "whole number" in self.kind and any(len(word) > _MAX_DIGITS for word in value.split()):
+            raise UserError(f"--{self.flag}: '{value}' is too large; give at most {_MAX_DIGITS} digits")
+        if (least := _MINIMUM.search(self.help)) and float(value) < float(least[1]):
             raise UserError(f"--{self.flag}: {value} is too small; give {least[1]} or more")
         if "(any of these)" in self.help:
             self._check_words(value)

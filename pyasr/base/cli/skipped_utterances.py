@@ -1,4 +1,4 @@
-"""Utterances that a step leaves out: the log lists them by reason; the step fails if there are too many."""
+"""Utterances that a step skips: the log lists them by reason; the step fails if there are too many."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class SkippedUtterance(Exception):
 
 
 @dataclass(frozen=True)
-class LeftOutOptions:
-    """Limit on the utterances that are left out."""
+class SkippedOptions:
+    """Limit on the skipped utterances."""
 
     heading = "data"
 
@@ -57,11 +57,11 @@ def _names(failed: dict[str, str], reason: str, most: int) -> str:
 
 
 def check_skipped(
-    left_out: dict[str, str], num_wanted: int, options: LeftOutOptions, where: str, advice: str
+    skipped: dict[str, str], num_wanted: int, options: SkippedOptions, where: str, advice: str
 ) -> None:
-    """Log the left-out utterances {utterance: reason}. Raises UserError, beginning with `where`, if they are
+    """Log the skipped utterances {utterance: reason}. Raises UserError, beginning with `where`, if they are
     all `num_wanted` utterances or more than the allowed fraction."""
-    log_reasons(left_out, "left out")
-    if left_out and (len(left_out) > options.max_missing * num_wanted or len(left_out) == num_wanted):
-        found = f"{len(left_out)} of {num_wanted} utterances have to be left out: {counted_reasons(left_out)}"
+    log_reasons(skipped, "left out")
+    if skipped and (len(skipped) > options.max_missing * num_wanted or len(skipped) == num_wanted):
+        found = f"{len(skipped)} of {num_wanted} utterances have to be left out: {counted_reasons(skipped)}"
         raise UserError(f"{where}: {found}; {advice}, or raise --max-missing")

@@ -103,7 +103,7 @@ def output_of(options, out: Path, inputs: list[Path], **keywords):
     """`stage_output` for a step, with its options as JSON (without those of the jobs) and --force from the
     command line. Raises UserError, even with --force, if another path among the options is OUT or inside
     it."""
-    check_apart(out, _besides(out, opt.paths_in(options)))
+    check_apart(out, _other_paths(out, opt.paths_in(options)))
 
     def complete(saved: dict) -> dict:
         return _of_output(opt.completed(type(options), saved))
@@ -113,7 +113,7 @@ def output_of(options, out: Path, inputs: list[Path], **keywords):
     )
 
 
-def _besides(out: Path, paths: list[Path]) -> list[Path]:
+def _other_paths(out: Path, paths: list[Path]) -> list[Path]:
     """The paths without the one that names OUT."""
     place = Path(out).resolve()
     own = next((i for i, path in enumerate(paths) if path.resolve() == place), None)

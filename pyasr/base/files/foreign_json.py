@@ -8,8 +8,8 @@ from pathlib import Path
 from pyasr.base.system_errors import keeping_name
 from pyasr.base.utf8 import without_mark
 
-_MOST_LEVELS = 100  # of nested objects and lists: the functions that process them are recursive
-_TOO_DEEP = f"nested deeper than {_MOST_LEVELS} levels"
+_MAX_LEVELS = 100  # of nested objects and lists: the functions that process them are recursive
+_TOO_DEEP = f"nested deeper than {_MAX_LEVELS} levels"
 
 
 def parse_object(text: str) -> dict:
@@ -43,7 +43,7 @@ def read_object(path: Path) -> dict:
 
 def _is_shallow(found: dict) -> bool:
     level: list[dict | list] = [found]
-    for _ in range(_MOST_LEVELS):
+    for _ in range(_MAX_LEVELS):
         items = (item for one in level for item in (one.values() if isinstance(one, dict) else one))
         level = [item for item in items if isinstance(item, (dict, list))]
         if not level:

@@ -20,7 +20,7 @@ _HOW = f"commands are refused (--no-pipes, or {NO_PIPES} in the environment)"
 # words that a shell does not expand
 _WORD = re.compile(r"""'[^']*'|"[^"$`\\]*"|[^\s'"$`\\|&;<>(){}*?\[\]!#~=]+""")
 _DATA = re.compile(r"""[0-9.,:]+|.*\.(sph|wav|flac|mp3|ogg|opus|aiff?|au|raw|wv|shn)['"]?""", re.IGNORECASE)
-_MOST_SHOWN = 20
+_MAX_SHOWN = 20
 _shown: set[str] = set()
 
 
@@ -45,12 +45,12 @@ def admit(rx: str, where: str) -> None:
     if refused():
         raise UserError(f"{where}: {_HOW}; replace the command by a file")
     kind = kind_of(rx)
-    if kind in _shown or len(_shown) > _MOST_SHOWN:
+    if kind in _shown or len(_shown) > _MAX_SHOWN:
         return
     _shown.add(kind)
     log.info(
         f"commands of further kinds are run but not shown, such as {where}"
-        if len(_shown) > _MOST_SHOWN
+        if len(_shown) > _MAX_SHOWN
         else f"runs {rx.strip()}"
     )
 

@@ -23,7 +23,7 @@ from pyasr.base.outputs.run_times import RUNS
 
 STARTED = ".started.json"
 _LOGS = ("log", "q")
-_MOST_NAMED = 20
+_MAX_NAMED = 20
 _LONG_NAME_BYTES = 100
 
 
@@ -68,8 +68,8 @@ def keep_others(out: Path) -> None:
     others = other_entries(out)
     if others:
         names = [str(path.relative_to(out)) for path in others]
-        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-        found = f"{', '.join(names[:_MOST_NAMED])}{more}"
+        more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+        found = f"{', '.join(names[:_MAX_NAMED])}{more}"
         print(
             f"{out} is replaced; files that its step did not write ({found}) are moved to "
             f"{changed_dir_of(out)}; remove the ones that you do not need",

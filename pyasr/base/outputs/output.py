@@ -42,7 +42,7 @@ from pyasr.base.outputs.run_times import RUNS, timed_run
 from pyasr.base.outputs.written_digests import forget_digests, note_digest, noted_digests, open_hashed
 from pyasr.base.system_errors import disk_error
 
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 _HALF_WRITTEN = re.compile(r"\..+\.\d+\.tmp")  # of killed processes, by atomic_write
 
 
@@ -172,7 +172,7 @@ def _leave_output(out: Path, run: RunContent, force: bool, also: Sequence[Path],
             raise UpToDate(f"{out} is up to date")
         case OutputState.OUT_OF_DATE:
             keep_changed(out, damaged)
-            reason = f"{', '.join(found[:_MOST_NAMED])} changed" if found else outdated
+            reason = f"{', '.join(found[:_MAX_NAMED])} changed" if found else outdated
             print(f"{out} is out of date: {reason}; computing it again", flush=True)
 
 
@@ -256,7 +256,7 @@ def _state_of_scratch(
     if changed:
         return ScratchState.OUTDATED, f"an interrupted run had other options ({changed})"
     if stale:
-        return ScratchState.OUTDATED, f"{', '.join(stale[:_MOST_NAMED])} changed since an interrupted run"
+        return ScratchState.OUTDATED, f"{', '.join(stale[:_MAX_NAMED])} changed since an interrupted run"
     return ScratchState.ABSENT, ""
 
 
@@ -402,7 +402,7 @@ def _check_unchanged(prints: dict[str, str], scratch: Path) -> None:
         ]
         if changed:
             raise UserError(
-                f"{', '.join(changed[:_MOST_NAMED])} changed while it was read; run the same command again"
+                f"{', '.join(changed[:_MAX_NAMED])} changed while it was read; run the same command again"
             )
     except UserError:
         _forget(scratch)

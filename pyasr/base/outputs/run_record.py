@@ -43,7 +43,7 @@ def commit() -> str:
 def _git(*words: str) -> str:
     import subprocess
 
-    # a killed `status` would leave its lock file
+    # a killed `status` would leave its lock file behind
     command = ["git", "--no-optional-locks", "-C", str(_ROOT), *words]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 

@@ -24,7 +24,7 @@ from pyasr.base.outputs.fingerprint import digest_of, is_hashed_as_a_whole
 
 _FOLDER = Path("log") / ".digests"
 _NOTE = re.compile(rb"(?m)^(\d+) (\d+) (\d+) ([0-9a-f]{64})$")
-_LEAST_BYTES = 1 << 16  # smaller files are read as fast as their recorded digests
+_MIN_BYTES = 1 << 16  # smaller files are read as fast as their recorded digests
 
 
 class HashingFile(io.FileIO):
@@ -62,15 +62,15 @@ def open_hashed(path: Path) -> io.BufferedWriter:
 def note_digest(path: Path, written: io.BufferedWriter) -> None:
     """Record the digest of a closed file, which may have been renamed to `path`, for the step whose output
     contains it."""
-    found = path.stat()
-    if found.st_size < _LEAST_BYTES or not (output := _output_around(path)):
+    stat = path.stat()
+    if stat.st_size < _MIN_BYTES or not (output := _enclosing_output(path)):
         return
     assert isinstance(written.raw, HashingFile)  # of open_hashed
-    digest = written.raw.digest(found.st_size) or digest_of(path)
+    digest = written.raw.digest(stat.st_size) or digest_of(path)
     with contextlib.suppress(OSError):  # harmless: the step reads the file
         (output / _FOLDER).mkdir(parents=True, exist_ok=True)
         with (output / _FOLDER / f"{os.uname().nodename}.{os.getpid()}").open("a", encoding="ascii") as f:
-            f.write(f"{found.st_ino} {found.st_size} {found.st_mtime_ns} {digest}\n")
+            f.write(f"{stat.st_ino} {stat.st_size} {stat.st_mtime_ns} {digest}\n")
 
 
 def noted_digests(output: Path) -> dict[tuple[int, int, int], str]:
@@ -87,7 +87,7 @@ def forget_digests(output: Path) -> None:
         remove_tree(Path(output) / _FOLDER)
 
 
-def _output_around(path: Path) -> Path | None:
+def _enclosing_output(path: Path) -> Path | None:
     """The innermost output being written that contains the file."""
     return next(
         (folder for folder in Path(os.path.abspath(path)).parents if (folder / STARTED).exists()), None

@@ -37,7 +37,7 @@ _OPTIONS = (
 )
 _SWITCHES = ("dry_run",)
 _OF_STEPS = ("num_ranks", "done_marker", "run_id")  # options that --cmd must not contain
-_LEAST = {"num_threads": 1, "max_jobs_run": 1, "num_ranks": 1, "gpu": 0, "max_requeue": 0}
+_MINIMA = {"num_threads": 1, "max_jobs_run": 1, "num_ranks": 1, "gpu": 0, "max_requeue": 0}
 _TRUTHS = {"true": True, "false": False}
 _FORMS = {
     "mem": (r"\d+(\.\d+)?([kmgtKMGT]i?[bB]?)?", "amount of memory such as 500M or 4G"),
@@ -87,7 +87,6 @@ class Request:
 
     @property
     def jobs(self) -> range:
-        """Numbers of the jobs."""
         return range(self.first, self.last + 1)
 
     @property
@@ -354,13 +353,13 @@ def _flag(name: str) -> str:
 
 
 def _whole(name: str, value: str) -> int:
-    if not re.fullmatch("[0-9]+", value) or int(value) < _LEAST[name]:
-        raise UserError(f"--{_flag(name)}: '{value}' is not a whole number of at least {_LEAST[name]}")
+    if not re.fullmatch("[0-9]+", value) or int(value) < _MINIMA[name]:
+        raise UserError(f"--{_flag(name)}: '{value}' is not a whole number of at least {_MINIMA[name]}")
     return int(value)
 
 
 def _checked(name: str, value: str) -> int | bool | str:
-    if name in _LEAST:
+    if name in _MINIMA:
         return _whole(name, value)
     if name in _SWITCHES:
         return True

@@ -46,7 +46,7 @@ from pyasr.liveness.rank_failures import failure_file
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 _GRACE_S = 2.0
 # jobs that fail within this time after the first failure count as failed, too, usually for the same reason
-ALIKE_S = 0.5
+SAME_FAILURE_S = 0.5
 _LONG_LINE = 100_000  # bytes; the kernel's limit on one word of a command is 131,071
 
 
@@ -86,8 +86,8 @@ class LocalRunner:
     def run(self) -> list[JobStatus]:
         """Run all jobs of the request; the numbers of cores and GPUs limit how many run at a time.
 
-        After the first failure, no further job starts, and jobs that still run `ALIKE_S` seconds later are
-        ended.
+        After the first failure, no further job starts, and jobs that still run `SAME_FAILURE_S` seconds later
+        are ended.
         """
         limit = self.gpus.hold(self._max_jobs(), self.request.log, self.request.share_devices)
         # after `hold`: if this runner is killed, the guard keeps the GPUs locked until it has ended the jobs
@@ -99,7 +99,7 @@ class LocalRunner:
                 while self.waiting and len(self.running) < limit:
                     self._start(self.waiting.pop(0))
                 if not self._collect().ok:
-                    self._wait_while(lambda: bool(self.running), ALIKE_S, stopped=False)
+                    self._wait_while(lambda: bool(self.running), SAME_FAILURE_S, stopped=False)
                     break
         except Stopped:
             self._let_save()
@@ -178,7 +178,7 @@ class LocalRunner:
         on another host."""
         spec, marker = self.request.spec, self.request.done_marker
         of_ranks = [failure_file(spec), *heartbeat_files(heartbeat_dir(spec))] if spec else []
-        # a run that still goes on elsewhere must not find it: see _is_given_up
+        # a run that continues on another host must not find it: see _is_given_up
         of_before = [log] if self.request.run_id else []
         return [
             *of_before,

@@ -110,10 +110,8 @@ def _room(given: Path, num_ranks: int, num_threads: int) -> dict[str, int]:
     room = {host: number // num_threads for host, number in slots.items()}
     if sum(room.values()) >= num_ranks:
         return {host: number for host, number in room.items() if number}
-    has, ranks = (
-        f"Grid Engine's {slots.total()} slots on {len(slots)} host(s)",
-        f"{num_ranks} ranks of {num_threads} thread(s)",
-    )
+    has = f"Grid Engine's {slots.total()} slots on {len(slots)} host(s)"
+    ranks = f"{num_ranks} ranks of {num_threads} thread(s)"
     if slots.total() < num_ranks * num_threads:
         raise UserError(f"{has} are too few for {ranks}; ask for more slots, or run fewer ranks")
     raise UserError(

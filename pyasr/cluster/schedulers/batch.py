@@ -23,7 +23,7 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 from pyasr.base.jobs.stop_request import TRY_AGAIN
 from pyasr.cluster.runner.command_line import Request
-from pyasr.cluster.runner.local_runner import ALIKE_S
+from pyasr.cluster.runner.local_runner import SAME_FAILURE_S
 from pyasr.cluster.runner.mpi import ROOT
 from pyasr.cluster.runner.processes import Guard, ignore_stop, stop_later
 from pyasr.cluster.runner.status import JobStatus, read_status, status_path, write_status
@@ -34,8 +34,8 @@ from pyasr.liveness.heartbeat import heartbeat_dir, heartbeat_files, remove, tou
 # and every variable whose name begins with PYASR_
 _CARRIED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "LC_ALL", "PYTHONUTF8")
 _PAUSES_S = (5.0, 10.0, 20.0, 40.0)  # between attempts to submit, while the scheduler is unreachable
-_LEAST_WAIT_S, _MOST_WAIT_S = 0.1, 5.0  # between two checks for status files
-_FIRST_QUESTION_S, _MOST_QUESTION_S = 2.0, 15.0  # between two queries to the scheduler
+_MIN_WAIT_S, _MAX_WAIT_S = 0.1, 5.0  # between two checks for status files
+_FIRST_QUESTION_S, _MAX_QUESTION_S = 2.0, 15.0  # between two queries to the scheduler
 _AT_A_LIMIT = (signal.SIGTERM, signal.SIGKILL)  # what schedulers send to processes that exceed a limit
 _END_QUESTION_S = 0.5  # between two queries about a job that is ending
 _LATE_S = 10.0  # after this delay, a status file written on another host is visible here
@@ -119,22 +119,22 @@ class BatchRunner:
             self.number_of |= dict.fromkeys(jobs, number)
 
     def _wait(self) -> None:
-        wait_s, asked = _LEAST_WAIT_S, time.monotonic()
+        wait_s, asked = _MIN_WAIT_S, time.monotonic()
         while self.left:
             if self._take_statuses():
-                wait_s = _LEAST_WAIT_S
+                wait_s = _MIN_WAIT_S
             if self._has_failed():
-                return self._take_alike()
+                return self._take_same_failures()
             if time.monotonic() - asked > self.question_s:
-                self.question_s = min(1.5 * self.question_s, _MOST_QUESTION_S)
+                self.question_s = min(1.5 * self.question_s, _MAX_QUESTION_S)
                 self._ask()
                 asked, self.question_s = time.monotonic(), _FIRST_QUESTION_S if self.over else self.question_s
             time.sleep(wait_s)
-            wait_s = min(1.2 * wait_s, _MOST_WAIT_S)
+            wait_s = min(1.2 * wait_s, _MAX_WAIT_S)
 
-    def _take_alike(self) -> None:
+    def _take_same_failures(self) -> None:
         """Collect other jobs that fail at the same time, usually for the same reason."""
-        time.sleep(ALIKE_S)
+        time.sleep(SAME_FAILURE_S)
         found = [status for job in self.left if (status := self._status_of(job))]
         for status in found:
             if not status.stopped and status.status != TRY_AGAIN:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from pyasr.cluster.schedulers.scheduler import Scheduler
 
-_LEAST_WAIT_S, _MOST_WAIT_S = 0.25, 5.0  # between two checks whether jobs have ended
+_MIN_WAIT_S, _MAX_WAIT_S = 0.25, 5.0  # between two checks whether jobs have ended
 
 
 def end_jobs(
@@ -19,18 +19,18 @@ def end_jobs(
     """Cancel the jobs; return the numbers of those that have not ended after `most_s` seconds, according to
     the scheduler. Slots that tasks on lost hosts occupy on other hosts are released; `tell` is called with a
     message if that fails."""
-    deadline, wait_s = time.monotonic() + most_s, _LEAST_WAIT_S
+    deadline, wait_s = time.monotonic() + most_s, _MIN_WAIT_S
     left, unheard, released = list(numbers), set(numbers), set[tuple[str, int]]()
     while True:
         unheard = {number for number in left if number in unheard and not scheduler.cancel(number)}
-        left = [number for number in left if _goes_on(scheduler, number, released, tell)]
+        left = [number for number in left if _is_in_progress(scheduler, number, released, tell)]
         if not left or time.monotonic() > deadline:
             return left
         time.sleep(wait_s)
-        wait_s = min(1.2 * wait_s, _MOST_WAIT_S)
+        wait_s = min(1.2 * wait_s, _MAX_WAIT_S)
 
 
-def _goes_on(
+def _is_in_progress(
     scheduler: Scheduler, number: str, released: set[tuple[str, int]], tell: Callable[[str], None]
 ) -> bool:
     """Whether any job of this number may still run or wait."""

@@ -39,7 +39,7 @@ _OF_SBATCH = {
     "-x .*": "-l 'h=!HOST' excludes a host",
 }
 _FORCED_S = 120.0  # time limit of qdel -f
-_LEAST_SILENT_S = 5.0
+_MIN_SILENT_S = 5.0
 _WARNING_S = 120  # before the time limit of ranks
 _OVER_A_LIMIT = (
     "it exceeded its time or memory limit; ask for more with --time or --mem, or split the work "
@@ -69,7 +69,7 @@ class GridEngine(Scheduler):
         found = call(["qconf", "-sconf"])
         interval = re.search(r"(?m)^load_report_time\s+(\d+):(\d+):(\d+)", found.stdout) if found else None
         hours, minutes, rest = map(int, interval.groups()) if interval else (0, 0, 40)
-        return max(_LEAST_SILENT_S, 1.5 * (3600 * hours + 60 * minutes + rest))
+        return max(_MIN_SILENT_S, 1.5 * (3600 * hours + 60 * minutes + rest))
 
     def submission(self, request: Request, jobs: range, script: str, name: str) -> list[str]:
         """`qsub ... -t 1-4 SCRIPT`. Each rank takes one slot per thread. Times are in seconds; SIGUSR1 warns

@@ -19,7 +19,7 @@ _ANSWER_S = 60.0  # a busy scheduler may answer slowly
 # sbatch and qsub try for two minutes before they report that the scheduler did not answer
 _SUBMISSION_S = 180.0
 _MEGABYTES = {"k": 1 / 1024, "": 1, "m": 1, "g": 1024, "t": 1024**2}
-_MOST_LINES = 5  # last lines of a program's output to show
+_MAX_LINES = 5  # last lines of a program's output to show
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def _refusal(scheduler: Scheduler, program: str, done: subprocess.CompletedProce
     """The error for a failed submission, with the program's own message."""
     said = _lines(done.stderr) or _lines(done.stdout) or [f"exit status {done.returncode}"]
     sentence = "; ".join(
-        re.sub(rf"^{re.escape(Path(program).name)}: (error: )?", "", line) for line in said[-_MOST_LINES:]
+        re.sub(rf"^{re.escape(Path(program).name)}: (error: )?", "", line) for line in said[-_MAX_LINES:]
     )
     if re.search(scheduler.not_taken, said[-1], re.IGNORECASE):
         return NotTaken(f"{program} could not submit the job: {sentence}")

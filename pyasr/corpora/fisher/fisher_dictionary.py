@@ -78,13 +78,13 @@ def write_dict(
         raise UserError(
             "no word of the transcripts is in the dictionary; give an English one with --dictionary"
         )
-    _tell_missing(counts, missing)
+    _log_missing(counts, missing)
     as_dict_dir(lexicon, noises).write(out)
     write_lines(out / MISSING_FILE, [f"{count} {word}" for word, count in by_count(missing)])
     return lexicon
 
 
-def _tell_missing(counts: Counter[str], missing: Counter[str]) -> None:
+def _log_missing(counts: Counter[str], missing: Counter[str]) -> None:
     share = 100 * missing.total() / max(counts.total(), 1)
     examples = ", ".join(f"{word} ({count})" for word, count in missing.most_common(5))
     log.info(

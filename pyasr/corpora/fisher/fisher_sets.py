@@ -28,7 +28,7 @@ def split(utterances: Sequence[str], num_dev: int, num_test: int, where: Path) -
     ordered, num_heldout = sorted(utterances, key=_from_call), num_dev + num_test
     if len(ordered) <= num_heldout:
         found = (
-            f"{len(ordered)} utterances, which leaves none for training besides {num_dev} for dev and "
+            f"{len(ordered)} utterances, which leaves none for training in addition to {num_dev} for dev and "
             f"{num_test} for test"
         )
         raise UserError(f"{where}: {found}; give more calls, or lower --num-dev and --num-test")

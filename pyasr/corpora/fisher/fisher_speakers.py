@@ -20,10 +20,8 @@ from pyasr.corpora.conversations import CHANNELS
 from pyasr.io.content import read_content
 
 _COLUMNS = {"CALL_ID": 0, "APIN": 5, "ASX.DL": 6, "BPIN": 10, "BSX.DL": 11}  # if there is no header
-_CALL, _SEXES = (
-    re.compile(r"(?:fe_03_)?([0-9]{5})(?:\.\w+)?", re.IGNORECASE),
-    re.compile(r"[mf]{2}", re.IGNORECASE),
-)
+_CALL = re.compile(r"(?:fe_03_)?([0-9]{5})(?:\.\w+)?", re.IGNORECASE)
+_SEXES = re.compile(r"[mf]{2}", re.IGNORECASE)
 
 
 @dataclass(frozen=True)

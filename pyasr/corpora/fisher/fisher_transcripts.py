@@ -20,10 +20,8 @@ from pyasr.corpora.conversations import SkippedItems, hundredths
 from pyasr.io.content import read_content
 
 NO_UTF8, OTHER_FORM = "text that is not UTF-8", "a line that is not 'BEGIN END A: WORDS'"
-UNREADABLE, OTHER_CALL = (
-    "a transcript that cannot be read",
-    "a transcript whose first line names another call",
-)
+UNREADABLE = "a transcript that cannot be read"
+OTHER_CALL = "a transcript whose first line names another call"
 _LINE = re.compile(
     r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s+([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s+([AB])\s*:(.*)", re.DOTALL
 )
@@ -52,36 +50,36 @@ class TranscriptLine:
         return f"{self.side}-{hundredths(self.begin_s):06d}-{hundredths(self.end_s):06d}"
 
 
-def read_transcript(call: str, path: Path, left_out: SkippedItems) -> list[TranscriptLine]:
-    """The lines of a transcript in file order. `left_out` gets unreadable lines or an unreadable file."""
+def read_transcript(call: str, path: Path, skipped: SkippedItems) -> list[TranscriptLine]:
+    """The lines of a transcript in file order. `skipped` gets unreadable lines or an unreadable file."""
     try:
         content = read_content(path)
     except SystemRefusal:
         raise
     except UserError:
-        left_out.add(UNREADABLE, str(path))
+        skipped.add(UNREADABLE, str(path))
         return []
     if (named := _CALL.match(content)) and named[1].decode().lower() != call:
-        left_out.add(OTHER_CALL, str(path))
+        skipped.add(OTHER_CALL, str(path))
         return []
     lines = (
-        _line(call, raw, f"{path}:{number}", left_out) for number, raw in enumerate(content.splitlines(), 1)
+        _line(call, raw, f"{path}:{number}", skipped) for number, raw in enumerate(content.splitlines(), 1)
     )
     return [line for line in lines if line]
 
 
-def _line(call: str, raw: bytes, where: str, left_out: SkippedItems) -> TranscriptLine | None:
+def _line(call: str, raw: bytes, where: str, skipped: SkippedItems) -> TranscriptLine | None:
     """One line; None for blank lines, comments and skipped lines."""
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
-        left_out.add(NO_UTF8, where)
+        skipped.add(NO_UTF8, where)
         return None
     if not text.strip() or text.lstrip().startswith("#"):
         return None
     match = _LINE.fullmatch(text)
     if not match:
-        left_out.add(OTHER_FORM, where)
+        skipped.add(OTHER_FORM, where)
         return None
     return _repaired(
         TranscriptLine(call, match[3], float(match[1]), float(match[2]), " ".join(match[4].split()))

@@ -20,29 +20,29 @@ class Taken:
     """Utterances in the order of calls, and what is left out: whole calls, and utterances of other calls."""
 
     utterances: list[Utterance] = field(default_factory=list)
-    calls_left_out: SkippedItems = field(default_factory=SkippedItems)
-    left_out: SkippedItems = field(default_factory=SkippedItems)
+    skipped_calls: SkippedItems = field(default_factory=SkippedItems)
+    skipped_utterances: SkippedItems = field(default_factory=SkippedItems)
 
     def log(self) -> None:
         """Log a warning for each reason for leaving out calls or utterances."""
-        self.calls_left_out.log("calls")
-        self.left_out.log("utterances")
+        self.skipped_calls.log("calls")
+        self.skipped_utterances.log("utterances")
 
 
 def take(calls: Calls, callers: dict[str, Caller]) -> Taken:
     """The utterances of all calls with speech and a transcript; a side without a PIN in `callers` is a
     speaker itself."""
     taken = Taken()
-    seconds = seconds_of_calls(calls.audio, _usable(calls, taken.calls_left_out))
+    seconds = seconds_of_calls(calls.audio, _usable(calls, taken.skipped_calls))
     found: dict[str, Utterance] = {}
     for call in seconds:
-        for line in read_transcript(call, calls.transcripts[call], taken.left_out):
+        for line in read_transcript(call, calls.transcripts[call], taken.skipped_utterances):
             utterance = utterance_of(line, callers)
             if reason := _why_not(line, utterance, found):
-                taken.left_out.add(reason, utterance.name)
+                taken.skipped_utterances.add(reason, utterance.name)
             else:
                 found[utterance.name] = utterance
-    taken.utterances = within_audio(list(found.values()), seconds, taken.left_out)
+    taken.utterances = within_audio(list(found.values()), seconds, taken.skipped_utterances)
     return taken
 
 
@@ -67,12 +67,12 @@ def _why_not(line: TranscriptLine, utterance: Utterance, found: dict[str, Uttera
     return "the same side and times a second time" if utterance.name in found else ""
 
 
-def _usable(calls: Calls, left_out: SkippedItems) -> list[str]:
+def _usable(calls: Calls, skipped: SkippedItems) -> list[str]:
     """The calls with speech and a transcript, in order, except calls with bad audio."""
     usable = []
     for call in sorted(calls.audio.keys() | calls.transcripts.keys()):
         if reason := _why_not_call(call, calls):
-            left_out.add(reason, call)
+            skipped.add(reason, call)
         else:
             usable.append(call)
     return usable

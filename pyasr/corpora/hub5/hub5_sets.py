@@ -18,7 +18,7 @@ from pyasr.corpora.discs import PACKED, Disc, files_by_name, log_calls_that_have
 from pyasr.corpora.hub5.references import References, plain_words, span_of
 from pyasr.data.transcripts.stm import StmSegment
 
-MOST_STRETCH_S = 0.1
+MAX_STRETCH_S = 0.1
 # {(side, begin and end in 10 ms): decoded part of the recording, in seconds}
 Times = dict[tuple[str, int, int], tuple[float, float]]
 
@@ -181,10 +181,10 @@ def stretched(segments: list[tuple[str, float, float]]) -> Times:
     for side, spans in sides.items():
         spans = sorted(set(spans))
         gaps = [max(0.0, (later[0] - earlier[1]) / 200) for earlier, later in pairwise(spans)]
-        before, after = [spans[0][0] / 100, *gaps], [*gaps, MOST_STRETCH_S]
+        before, after = [spans[0][0] / 100, *gaps], [*gaps, MAX_STRETCH_S]
         for (begin, end), room_before, room_after in zip(spans, before, after):
-            begin_s = begin / 100 - min(MOST_STRETCH_S, room_before)
-            found[side, begin, end] = (max(0.0, begin_s), end / 100 + min(MOST_STRETCH_S, room_after))
+            begin_s = begin / 100 - min(MAX_STRETCH_S, room_before)
+            found[side, begin, end] = (max(0.0, begin_s), end / 100 + min(MAX_STRETCH_S, room_after))
     return found
 
 

@@ -30,7 +30,7 @@ RATE_HZ = 16_000
 _UTTERANCE = re.compile(r"\d+-\d+-\d+")
 _ALONE = 2000  # up to this number of files, one process is faster than starting several
 _AT_ONCE = 200  # files per task of a process
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -85,29 +85,29 @@ class Sources:
             yield f"{path} {sha256(path.read_bytes()).hexdigest()}"
 
 
-def read_utterances(sources: Sources, num_processes: int, left_out: SkippedItems) -> list[ReadUtterance]:
+def read_utterances(sources: Sources, num_processes: int, skipped: SkippedItems) -> list[ReadUtterance]:
     """The utterances with complete audio of one channel at 16 kHz and a transcript with words, sorted; others
-    are added to `left_out`.
+    are added to `skipped`.
 
     Raises UserError for a file of transcripts with lines in another format, or not in UTF-8.
     """
-    texts = _read_transcripts(sources.transcripts, left_out)
+    texts = _read_transcripts(sources.transcripts, skipped)
     for name in sorted(sources.audio.keys() - texts.keys()):
-        left_out.add("audio without a transcript", name)
+        skipped.add("audio without a transcript", name)
     for name in sorted(texts.keys() - sources.audio.keys()):
-        left_out.add("a transcript without audio", name)
+        skipped.add("a transcript without audio", name)
     names = sorted(texts.keys() & sources.audio.keys())
-    looks = _look_at_all([sources.audio[name] for name in names], num_processes)
+    looks = _inspect_all([sources.audio[name] for name in names], num_processes)
     found = []
     for name, (seconds, complaint) in zip(names, looks):
         if complaint or not texts[name]:
-            left_out.add(complaint or "a transcript without words", name)
+            skipped.add(complaint or "a transcript without words", name)
         else:
             found.append(ReadUtterance(name, sources.audio[name], seconds, texts[name]))
     return found
 
 
-def _read_transcripts(files: dict[str, Path], left_out: SkippedItems) -> dict[str, str]:
+def _read_transcripts(files: dict[str, Path], skipped: SkippedItems) -> dict[str, str]:
     texts: dict[str, str] = {}
     for path in files.values():
         for number, line in enumerate(read_lines(path), 1):
@@ -118,23 +118,23 @@ def _read_transcripts(files: dict[str, Path], left_out: SkippedItems) -> dict[st
                     "part again"
                 )
             if name and texts.setdefault(name, " ".join(words)) != " ".join(words):
-                left_out.add("a second transcript with other words", name)
+                skipped.add("a second transcript with other words", name)
     return texts
 
 
-def _look_at_all(paths: list[Path], num_processes: int) -> Iterator[tuple[float, str]]:
-    """`look_at_flac` of all files."""
+def _inspect_all(paths: list[Path], num_processes: int) -> Iterator[tuple[float, str]]:
+    """`inspect_flac` of all files."""
     if num_processes == 1 or len(paths) < _ALONE:
-        yield from map(look_at_flac, paths)
+        yield from map(inspect_flac, paths)
         return
     progress = log.Progress("looking at audio", len(paths), "files")
     with ProcessPoolExecutor(num_processes) as pool:
-        for number, look in enumerate(pool.map(look_at_flac, paths, chunksize=_AT_ONCE), 1):
+        for number, look in enumerate(pool.map(inspect_flac, paths, chunksize=_AT_ONCE), 1):
             progress.update(number)
             yield look
 
 
-def look_at_flac(path: Path) -> tuple[float, str]:
+def inspect_flac(path: Path) -> tuple[float, str]:
     """(seconds, why the file is not usable or ''), from its header and its last frame."""
     with open_file(path) as file, readable(path):
         head = file.read(flac_length.HEADER_BYTES)
@@ -161,10 +161,10 @@ def read_sexes(folders: list[Path]) -> dict[str, str]:
 
 def speaker_tables(folders: list[Path]) -> list[Path]:
     """The files SPEAKERS.TXT (case-insensitive) next to the folders of parts."""
-    beside = {folder.parent: None for folder in folders}
+    parents = {folder.parent: None for folder in folders}
     return [
         path
-        for parent in beside
+        for parent in parents
         for path in sorted(parent.iterdir())
         if path.name.lower() == "speakers.txt" and path.is_file()
     ]
@@ -180,7 +180,7 @@ def tables_of(utterances: list[ReadUtterance], sexes: dict[str, str]) -> dict[st
     }
     unknown = sorted({u.reader for u in utterances} - sexes.keys(), key=int)
     if unknown:
-        named = " ".join(unknown[:_MOST_NAMED]) + " ..." * (len(unknown) > _MOST_NAMED)
+        named = " ".join(unknown[:_MAX_NAMED]) + " ..." * (len(unknown) > _MAX_NAMED)
         log.warning(
             f"no spk2gender is written: SPEAKERS.TXT is missing, or lacks the sex of the readers {named}"
         )

@@ -20,7 +20,7 @@ from pyasr.corpora.texts import read_lines
 
 DISC = Disc("the documentation of LDC97S62", "conv_tab.csv or conv.tab", "--docs")
 _CONV_TAB, _CALLER_TAB = r"(conv)(?:_tab\.csv|\.tab)", r"(caller)(?:_tab\.csv|\.tab)"  # names of the files
-_MOST_SHOWN = 60  # characters of a line
+_MAX_SHOWN = 60  # characters of a line
 
 
 def read_callers(path: Path) -> dict[str, str]:
@@ -48,7 +48,7 @@ def _rows(path: Path, num_fields: int, numbers: tuple[int, ...], form: str) -> l
     rows = [(number, _fields(line)) for number, line in enumerate(read_lines(path), 1) if line.strip()]
     sound = [fields[:num_fields] for _, fields in rows if _has_numbers(fields, num_fields, numbers)]
     broken = [
-        (number, ",".join(fields)[:_MOST_SHOWN])
+        (number, ",".join(fields)[:_MAX_SHOWN])
         for number, fields in rows
         if not _has_numbers(fields, num_fields, numbers)
     ]

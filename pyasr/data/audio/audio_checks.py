@@ -15,7 +15,7 @@ from pyasr.data.audio.channels import pick
 from pyasr.io.ark import archive_of
 from pyasr.io.content import open_file, readable
 
-_HEAD_BYTES, _MOST_TAIL_BYTES = 4096, 1 << 20
+_HEAD_BYTES, _MAX_TAIL_BYTES = 4096, 1 << 20
 _WITH_SIZES = (b"RIFF", b"RIFX", b"RF64", b"riff", b"FORM", b"caff", b".snd", b"NIST")
 _WITHOUT_SIZES = re.compile(rb"fLaC|OggS|ID3|\xff[\xe2-\xfb]")
 _SHORTEN_TAIL_BYTES = 8
@@ -32,7 +32,7 @@ class Look:
     by_hand: str = ""  # what the user has to do if the recording itself may be intact
 
 
-def look_at_audio(rx: str, how: str, label: str = "") -> Look:
+def inspect_audio(rx: str, how: str, label: str = "") -> Look:
     """Check the audio of `rx`, an entry of wav.scp.
 
     label  channel named by `reco2file_and_channel`; without one, 'read' complains about a file of several
@@ -79,24 +79,24 @@ def has_declared_size(path: str) -> bool:
         if head[:4] not in _WITH_SIZES:
             return bool(_WITHOUT_SIZES.match(head)) and audio_ends.ends_well(file, head, num_bytes)
         if sphere.is_shortened(head):
-            return _is_whole_stream(file, head, num_bytes)
+            return _is_complete_stream(file, head, num_bytes)
         begin, size = audio_sizes.promised(head)
         if not begin or size < 0:
             return audio_headers.is_of_stream(head)
         end = begin + size
         if num_bytes in (end, audio_sizes.num_bytes_of_all_channels(head)):
             return True
-        if not end < num_bytes <= end + _MOST_TAIL_BYTES:
+        if not end < num_bytes <= end + _MAX_TAIL_BYTES:
             return False
         file.seek(end)
         at = _ALIGNMENT + end % _ALIGNMENT
         return audio_tails.is_tail(head[:4].ljust(at, b"\0") + file.read(), at)
 
 
-def _is_whole_stream(file: BinaryIO, head: bytes, num_bytes: int) -> bool:
+def _is_complete_stream(file: BinaryIO, head: bytes, num_bytes: int) -> bool:
     """The same for a SPHERE file compressed by shorten."""
     begin = sphere.head_bytes(head)
     if not shorten.is_stream(head[begin:]) or sphere.counts(head)[0] == 0:
         return False
     file.seek(max(begin, num_bytes - _SHORTEN_TAIL_BYTES))
-    return shorten.seems_whole(file.read(), num_bytes - begin)
+    return shorten.seems_complete(file.read(), num_bytes - begin)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from pyasr.data.audio import audio_sizes, audio_tails, flac_length, mp3_length
-from pyasr.data.audio.audio_sizes import GREATEST, chunk, of_rf64, promised
+from pyasr.data.audio.audio_sizes import MAX_UINT32, chunk, of_rf64, promised
 
 _WRAP = 1 << 32
 _AIFF_HEAD_BYTES, _CAF_HEAD_BYTES = 8, 4  # within the audio chunk, before the samples
@@ -17,7 +17,7 @@ def with_size(content: bytes) -> bytes:
     unchanged."""
     if not (numbers := _lost_sizes(content)):
         return content
-    if content[:4] == b"RIFF" and len(content) > GREATEST:
+    if content[:4] == b"RIFF" and len(content) > MAX_UINT32:
         return _as_rf64(content)
     filled_in = bytearray(content)
     for at, number in numbers.items():
@@ -61,14 +61,14 @@ def _size_of_wav(content: bytes) -> dict[int, bytes]:
     begin, size = chunk(content, 12, f"{order}4sI", 2, b"data")
     if not _lacks_size(content, begin, size):
         return {}
-    return {begin - 4: struct.pack(f"{order}I", min(len(content) - begin, GREATEST))}
+    return {begin - 4: struct.pack(f"{order}I", min(len(content) - begin, MAX_UINT32))}
 
 
 def _as_rf64(content: bytes) -> bytes:
     """A WAV file of 4 GiB or more as RF64, which has 64-bit sizes (EBU Tech 3306)."""
     begin, _ = chunk(content, 12, "<4sI", 2, b"data")
     sizes = struct.pack("<4sIqqqI", b"ds64", 28, len(content) + 28, len(content) - begin, 0, 0)
-    all_ones = struct.pack("<I", GREATEST)
+    all_ones = struct.pack("<I", MAX_UINT32)
     return b"".join(
         (
             b"RF64",
@@ -88,7 +88,7 @@ def _size_of_rf64(content: bytes) -> dict[int, bytes]:
     if num_bytes < 16 or sizes > begin or not _lacks_size(content, begin, size):
         return {}
     return {
-        begin - 4: struct.pack("<I", GREATEST),
+        begin - 4: struct.pack("<I", MAX_UINT32),
         sizes: struct.pack("<qq", len(content) - 8, len(content) - begin),
     }
 
@@ -96,7 +96,7 @@ def _size_of_rf64(content: bytes) -> dict[int, bytes]:
 def _size_of_au(content: bytes) -> dict[int, bytes]:
     begin, size = struct.unpack_from(">II", content, 4) if len(content) >= 12 else (0, 0)
     return (
-        {8: struct.pack(">I", min(len(content) - begin, GREATEST))}
+        {8: struct.pack(">I", min(len(content) - begin, MAX_UINT32))}
         if _lacks_size(content, begin, size)
         else {}
     )
@@ -106,7 +106,7 @@ def _size_of_aiff(content: bytes) -> dict[int, bytes]:
     begin, size = chunk(content, 12, ">4sI", 2, b"SSND")
     if not _lacks_size(content, begin, size, _AIFF_HEAD_BYTES):
         return {}
-    return {begin - 4: struct.pack(">I", min(len(content) - begin, GREATEST))}
+    return {begin - 4: struct.pack(">I", min(len(content) - begin, MAX_UINT32))}
 
 
 def _size_of_caf(content: bytes) -> dict[int, bytes]:

@@ -17,7 +17,7 @@ def seconds_of(path: str | os.PathLike) -> float:
 
     A SPHERE header may count the samples of all channels together, as in the first release of Switchboard;
     the count of a file compressed by shorten is taken as that of one channel. Truncation of the latter is
-    detected from its last bytes (`pyasr.data.audio.shorten.seems_whole`).
+    detected from its last bytes (`pyasr.data.audio.shorten.seems_complete`).
 
     Raises UnusableAudio if the file is missing, truncated or not audio.
     """

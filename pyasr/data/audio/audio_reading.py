@@ -31,10 +31,10 @@ _BLOCK_VALUES = 1 << 20
 _HEAD_BYTES = 1 << 16  # first bytes of an audio file in an archive, which include its header
 # ratio of decoded to stored bytes; speech in Opus at 6 kbit/s decodes to 256 times its size, with pauses to
 # more
-_MOST_TIMES = 600
-_MOST_TIMES_FLAC = 6000  # a block of 16384 samples of silence takes 11 bytes
-_MOST_TIMES_SHORTEN = 2000  # a block of 256 samples of silence takes 5 bits
-_LEAST_RATE, _MOST_RATE = 100, 1_000_000
+_MAX_EXPANSION = 600
+_MAX_EXPANSION_FLAC = 6000  # a block of 16384 samples of silence takes 11 bytes
+_MAX_EXPANSION_SHORTEN = 2000  # a block of 256 samples of silence takes 5 bits
+_MIN_RATE, _MAX_RATE = 100, 1_000_000
 _JOINED = "several recordings joined in one file, of which only the first would be read"
 _RESAMPLE_TAPER = 0.05  # fraction of the new band over which resampling fades out
 _RESAMPLE_PAD_S = 0.05
@@ -133,7 +133,7 @@ def decode_audio(
     whole = audio_headers.with_size(content.getvalue())
     _check_extent(whole, where, advice)
     samples, rate = (_of_shorten if sphere.is_shortened(whole) else _of_library)(whole, where, advice)
-    if not _LEAST_RATE <= rate <= _MOST_RATE or not np.isfinite(samples).all():
+    if not _MIN_RATE <= rate <= _MAX_RATE or not np.isfinite(samples).all():
         what = (
             f"a sampling rate of {rate} Hz"
             if np.isfinite(samples).all()
@@ -172,7 +172,7 @@ def _of_shorten(content: bytes, where: str, advice: AudioAdvice) -> tuple[np.nda
     """`decode_audio` for SPHERE files compressed by shorten. Headers of the first release of Switchboard
     count the samples of all channels together."""
     count, num_channels, _ = sphere.counts(content)
-    check_unpacked(4 * count * num_channels, len(content), where, _MOST_TIMES_SHORTEN)
+    check_unpacked(4 * count * num_channels, len(content), where, _MAX_EXPANSION_SHORTEN)
     begin = sphere.head_bytes(content)
     try:
         found = shorten.decode(content[begin:], num_channels, sphere.coding(content), count)
@@ -207,7 +207,7 @@ def _check_extent(content: bytes, where: str, advice: AudioAdvice) -> None:
         raise UserError(f"{where}: a FLAC stream without its length in the header; {advice.unending}")
     if missing := audio_sizes.missing_audio(content):
         raise UnusableAudio(f"{where}: cut short, {missing}; {advice.damaged}")
-    if audio_sizes.holds_several(content):
+    if audio_sizes.is_joined(content):
         raise UnusableAudio(f"{where}: {_JOINED}; {advice.joined}")
     if further := audio_sizes.uncounted_audio(content):
         raise UnusableAudio(f"{where}: {further}; {advice.uncounted}")
@@ -221,7 +221,7 @@ def _samples(audio, num_bytes: int, where: str) -> np.ndarray:
         blocks.append(block)
         num_unpacked += block.nbytes
         check_unpacked(
-            num_unpacked, num_bytes, where, _MOST_TIMES_FLAC if audio.format == "FLAC" else _MOST_TIMES
+            num_unpacked, num_bytes, where, _MAX_EXPANSION_FLAC if audio.format == "FLAC" else _MAX_EXPANSION
         )
     return np.concatenate(blocks)
 
@@ -239,7 +239,7 @@ def _content(rx: str, where: str) -> io.BytesIO:
     try:
         content = read_file(path) if path == rx else _of_archive(path, offset)
     except UserError as error:
-        is_gone = not os.path.exists(path) and _says_absence(error)
+        is_gone = not os.path.exists(path) and _is_missing(error)
         kind = UnusableAudio if is_gone or isinstance(error, UnusableAudio) else UserError
         raise kind(f"{where.removesuffix(rx)}{error}; correct wav.scp or remove its utterances") from None
     if not content:
@@ -253,7 +253,7 @@ def _place(rx: str) -> tuple[str, int]:
     return (match[1], int(match[2])) if match and not os.path.exists(rx) else (rx, 0)
 
 
-def _says_absence(error: UserError) -> bool:
+def _is_missing(error: UserError) -> bool:
     """Whether the file does not exist, as opposed to a file that exists but cannot be read at the moment."""
     return not isinstance(error, SystemRefusal) or error.is_absence
 

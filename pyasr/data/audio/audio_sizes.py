@@ -19,7 +19,7 @@ FORMS = {"WAV", "WAVEX", "RF64", "W64", "AIFF", "AU", "NIST", "OGG", "FLAC", "MP
 _OF_STREAMS = range(0x7F000000, 0x7F000100), range(0x7FFF0000, 0x80010000), range(0xFFFF0000, 1 << 32)
 _ORDERS: dict[bytes, Literal["little", "big"]] = {b"RIFF": "little", b"RIFX": "big", b"FORM": "big"}
 _OGG_HEAD_BYTES, _OGG_FIRST_PAGE, _OGG_LAST_PAGE = 27, 2, 4
-GREATEST = 0xFFFFFFFF  # size of the data chunk of RF64 if the ds64 chunk has the real size (EBU Tech 3306)
+MAX_UINT32 = 0xFFFFFFFF  # size of the data chunk of RF64 if the ds64 chunk has the real size (EBU Tech 3306)
 
 
 def is_of_stream(size: int) -> bool:
@@ -61,7 +61,11 @@ def uncounted_audio(content: bytes) -> str:
     """A clause about bytes after the counted audio that are not chunks, tags or padding; '' if none."""
     if flac_length.is_flac(content):
         counts = "more frames follow than its header counts, and the last is incomplete"
-        return counts if flac_length.num_samples(content) is None and flac_length.goes_on(content) else ""
+        return (
+            counts
+            if flac_length.num_samples(content) is None and flac_length.has_more_frames(content)
+            else ""
+        )
     begin, size = promised(content)
     end = begin + size
     if (
@@ -129,7 +133,7 @@ def of_rf64(content: bytes) -> tuple[int, int]:
     counted = (
         struct.unpack_from("<q", content, sizes + 8)[0] if 16 <= num_bytes <= len(content) - sizes else 0
     )
-    return (begin, counted) if counted > 0 or size == GREATEST else _known(begin, size)
+    return (begin, counted) if counted > 0 or size == MAX_UINT32 else _known(begin, size)
 
 
 def _of_sphere(content: bytes) -> tuple[int, int]:
@@ -144,28 +148,30 @@ def _of_sphere(content: bytes) -> tuple[int, int]:
 def is_flac_stream(content: bytes) -> bool:
     """Whether it is a FLAC file whose length is neither in the header nor in the last frame; libsndfile
     cannot read it."""
-    is_untold = (
+    has_no_length = (
         flac_length.is_flac(content)
         and not flac_length.num_declared_samples(content)
         and not flac_length.is_without_audio(content)
     )
-    return is_untold and flac_length.num_samples(content) is None
+    return has_no_length and flac_length.num_samples(content) is None
 
 
-def holds_several(content: bytes) -> bool:
+def is_joined(content: bytes) -> bool:
     """Whether several files are joined; libsndfile would read at most the first.
 
     The first pages of the parallel streams of an Ogg file are together at its start; a first page after other
     pages begins another file.
     """
     if content[:4] == b"fLaC":
-        return flac_length.holds_several(content)
+        return flac_length.is_joined(content)
     if content[:4] == b"OggS":
         marks = dropwhile(lambda mark: mark & _OGG_FIRST_PAGE, _marks_of_pages(content))
         return any(mark & _OGG_FIRST_PAGE for mark in marks)
     begin, size = promised(content)
     return (
-        size > 0 and audio_tails.begins_file(content, begin + size) if begin else mp3_length.goes_on(content)
+        size > 0 and audio_tails.begins_file(content, begin + size)
+        if begin
+        else mp3_length.is_joined(content)
     )
 
 

@@ -18,7 +18,7 @@ _FILE = re.compile(_FORMS)
 _ENTRY = re.compile(
     rb"\s*(?:[^\s\x00-\x1f\x7f]{1,1000}[ \t]+)?(?:" + _FORMS + rb"|ID3|\xff[\xe2-\xfb]|PK\x03\x04)"
 )
-_FILLED_TO, _MOST_FILLING = 512, 4096
+_FILLED_TO, _MAX_FILLING = 512, 4096
 _TAR_MARK, _TAR_MARK_AT = b"ustar", 257
 _TAG_HEAD_BYTES = 32
 _OFTEN_CUT = {
@@ -101,7 +101,7 @@ def is_tail_of_wav(rest: bytes) -> bool:
 
 def is_filling(content: bytes, at: int) -> bool:
     """Whether only zeros follow, up to the end of a disk block."""
-    return len(content) % _FILLED_TO == 0 and len(content) - at < _MOST_FILLING and not any(content[at:])
+    return len(content) % _FILLED_TO == 0 and len(content) - at < _MAX_FILLING and not any(content[at:])
 
 
 def begins_file(content: bytes, at: int) -> bool:

@@ -13,22 +13,22 @@ from functools import lru_cache
 from itertools import islice
 
 HEADER_BYTES = 42  # the marker fLaC and the first metadata block
-_LAST_BLOCK, _TOLD_BITS, _TOLD_END = 0x80, (1 << 36) - 1, 26
+_LAST_BLOCK, _LENGTH_BITS, _LENGTH_END = 0x80, (1 << 36) - 1, 26
 _HEAD = b"fLaC\x00\x00\x00\x22", b"fLaC\x80\x00\x00\x22"
 _KEY = re.compile(rb"[^\s\x00-\x1f\x7f]{1,1000}[ \t]")  # before a file in an archive
-_MOST_KEY, _MOST_FRAME_BYTES, _MOST_CHECKED = 1001, 2 << 20, 4
-_LEAST_FRAME, _MOST_FRAME_HEAD = 9, 16
+_MAX_KEY, _MAX_FRAME_BYTES, _MAX_CHECKED = 1001, 2 << 20, 4
+_MIN_FRAME, _MAX_FRAME_HEAD = 9, 16
 _RATE_BYTES = {12: 1, 13: 2, 14: 2}
 _ID3V1_BYTES = 128
 
 
 def num_declared_samples(content: bytes) -> int:
     """Number of samples according to the header; 0: unknown, as in a stream."""
-    return int.from_bytes(content[21:_TOLD_END], "big") & _TOLD_BITS
+    return int.from_bytes(content[21:_LENGTH_END], "big") & _LENGTH_BITS
 
 
 def is_flac(content: bytes) -> bool:
-    return content[:4] == b"fLaC" and len(content) >= _TOLD_END
+    return content[:4] == b"fLaC" and len(content) >= _LENGTH_END
 
 
 def is_without_audio(content: bytes) -> bool:
@@ -36,7 +36,7 @@ def is_without_audio(content: bytes) -> bool:
     return is_flac(content) and not num_declared_samples(content) and _end_of_head(content) == len(content)
 
 
-def holds_several(content: bytes) -> bool:
+def is_joined(content: bytes) -> bool:
     """Whether several files are joined; in an archive a key and a blank precede each file."""
     return any(at > 0 and content[at - 1] not in b" \t" for at in (content.find(head, 1) for head in _HEAD))
 
@@ -49,18 +49,18 @@ def num_samples(content: bytes) -> int | None:
         if last == num_declared_samples(content) or _is_whole(content, at, end, slack):
             return last
         num_checked += 1
-        if num_checked == _MOST_CHECKED:
+        if num_checked == _MAX_CHECKED:
             break
     return None
 
 
 def stream_info(content: bytes) -> tuple[int, int, int]:
     """(sampling rate in Hz, number of channels, number of samples or 0 if unknown) from a FLAC header."""
-    number = int.from_bytes(content[18:_TOLD_END], "big")
-    return number >> 44, (number >> 41 & 7) + 1, number & _TOLD_BITS
+    number = int.from_bytes(content[18:_LENGTH_END], "big")
+    return number >> 44, (number >> 41 & 7) + 1, number & _LENGTH_BITS
 
 
-def goes_on(content: bytes) -> bool:
+def has_more_frames(content: bytes) -> bool:
     """Whether the file has more frames than its header counts, and the last one is incomplete."""
     declared, (end, _) = num_declared_samples(content), _end(content)
     return declared > 0 and next((last for _, last in _frames(content, end)), 0) > declared
@@ -70,14 +70,14 @@ def has_counted_end(head: bytes, tail: bytes) -> bool:
     """Whether a file ends with the last sample that its header counts, in a complete frame; `tail` are its
     last bytes."""
     end = _without_tag(tail)
-    found = islice(_frames_in(tail, 0, end, _block_size(head)), _MOST_CHECKED)
+    found = islice(_frames_in(tail, 0, end, _block_size(head)), _MAX_CHECKED)
     return any(last == num_declared_samples(head) and _is_whole(tail, at, end, slack=0) for at, last in found)
 
 
 def with_length(content: bytes, num: int) -> bytes:
     """The file with this number of samples in its header."""
-    number = int.from_bytes(content[18:_TOLD_END], "big") & ~_TOLD_BITS | num
-    return content[:18] + number.to_bytes(8, "big") + content[_TOLD_END:]
+    number = int.from_bytes(content[18:_LENGTH_END], "big") & ~_LENGTH_BITS | num
+    return content[:18] + number.to_bytes(8, "big") + content[_LENGTH_END:]
 
 
 def _end(content: bytes) -> tuple[int, int]:
@@ -85,7 +85,7 @@ def _end(content: bytes) -> tuple[int, int]:
     the key of that one)"""
     nexts = [at for at in (content.find(head, 1) for head in _HEAD) if at > 0]
     if nexts:
-        return min(nexts), _MOST_KEY
+        return min(nexts), _MAX_KEY
     return _without_tag(content), 0
 
 
@@ -96,7 +96,7 @@ def _without_tag(content: bytes) -> int:
 
 def _frames(content: bytes, end: int) -> Iterator[tuple[int, int]]:
     """`_frames_in` for the last part of a whole file."""
-    return _frames_in(content, max(_end_of_head(content), end - _MOST_FRAME_BYTES), end, _block_size(content))
+    return _frames_in(content, max(_end_of_head(content), end - _MAX_FRAME_BYTES), end, _block_size(content))
 
 
 def _block_size(head: bytes) -> int:
@@ -118,8 +118,8 @@ def _frames_in(content: bytes, first: int, end: int, block_size: int) -> Iterato
 
 def _last_sample(content: bytes, at: int, block_size: int) -> int | None:
     """Number of samples up to the end of the frame that begins at `at`; None if no frame begins there."""
-    head = content[at : at + _MOST_FRAME_HEAD]
-    if len(head) < _LEAST_FRAME or head[3] & 1 or head[2] & 15 == 15 or head[2] < 16:
+    head = content[at : at + _MAX_FRAME_HEAD]
+    if len(head) < _MIN_FRAME or head[3] & 1 or head[2] & 15 == 15 or head[2] < 16:
         return None
     number, size = _coded_number(head[4:11])
     if not size:

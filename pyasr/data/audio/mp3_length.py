@@ -18,12 +18,12 @@ _RATES, _DIVISORS = (44100, 48000, 32000), {_MPEG_1: 1, 2: 2, 0: 4}  # divisors 
 _XING_WITHIN, _XING_BYTES, _HAS_FRAMES, _HAS_BYTES = 64, 16, 1, 2
 _ID3V1_BYTES, _ID3V2_HEAD_BYTES, _APE_HEAD_BYTES = 128, 10, 32
 _SAME_STREAM = 0xFFFE0C00  # synchronisation, version, layer and rate, which are equal in all frames of a file
-_HEAD_BYTES, _RESUMED_WITHIN, _MOST_KEY = 4, 1 << 16, 1000
+_HEAD_BYTES, _RESUMED_WITHIN, _MAX_KEY = 4, 1 << 16, 1000
 FRAME_BYTES = _XING_WITHIN + _XING_BYTES  # bytes of the first frame that include its Xing header
-_KEY = re.compile(rb"\s*[^\s\x00-\x1f\x7f]{1,%d}[ \t]" % _MOST_KEY)
+_KEY = re.compile(rb"\s*[^\s\x00-\x1f\x7f]{1,%d}[ \t]" % _MAX_KEY)
 
 
-def goes_on(content: bytes) -> bool:
+def is_joined(content: bytes) -> bool:
     """Whether another file follows the frames counted by the Xing header: several files were joined, with or
     without tags between them."""
     begin = _after_tags(content, 0)
@@ -92,7 +92,7 @@ def _count(content: bytes, at: int) -> tuple[int, int, bool]:
     """(number of frames from `at` on, end of the last one, whether their bit rates differ)"""
     num, like, end, rates = 0, content[at : at + _HEAD_BYTES], at, set()
     while True:
-        size = _frame_bytes(content, at) if _are_alike(content, at, like) else 0
+        size = _frame_bytes(content, at) if _is_same_stream(content, at, like) else 0
         if size and at + size <= len(content):
             num, end = num + 1, at + size
             rates.add(content[at + 2] >> 4)
@@ -109,12 +109,16 @@ def _gap(content: bytes, at: int, like: bytes) -> int:
         return place - at
     while (place := content.find(like[:1], place + 1, end)) >= 0:
         second = place + _frame_bytes(content, place)
-        if _are_alike(content, place, like) and second > place and _are_alike(content, second, like):
-            return 0 if _KEY.fullmatch(content, max(at, place - _MOST_KEY), place) else place - at
+        if (
+            _is_same_stream(content, place, like)
+            and second > place
+            and _is_same_stream(content, second, like)
+        ):
+            return 0 if _KEY.fullmatch(content, max(at, place - _MAX_KEY), place) else place - at
     return 0
 
 
-def _are_alike(content: bytes, at: int, like: bytes) -> bool:
+def _is_same_stream(content: bytes, at: int, like: bytes) -> bool:
     one, other = int.from_bytes(content[at : at + _HEAD_BYTES], "big"), int.from_bytes(like, "big")
     return not (one ^ other) & _SAME_STREAM
 
@@ -140,13 +144,11 @@ def _xing(content: bytes, at: int) -> int:
 def _frame_bytes(content: bytes, at: int) -> int:
     """Bytes of the frame of layer III that begins at `at`; 0 if no frame begins there."""
     head = int.from_bytes(content[at : at + 4], "big")
-    version, layer, kbits, rate, padding = (
-        head >> 19 & 3,
-        head >> 17 & 3,
-        head >> 12 & 15,
-        head >> 10 & 3,
-        head >> 9 & 1,
-    )
+    version = head >> 19 & 3
+    layer = head >> 17 & 3
+    kbits = head >> 12 & 15
+    rate = head >> 10 & 3
+    padding = head >> 9 & 1
     if head >> 21 != 0x7FF or version not in _DIVISORS or layer != _LAYER_3 or kbits in (0, 15) or rate == 3:
         return 0
     numerator = 144_000 * _KBITS_1[kbits - 1] if version == _MPEG_1 else 72_000 * _KBITS_2[kbits - 1]

@@ -39,10 +39,10 @@ def read_recordings(
         *others, last = of_file
         audio, rate = read_channels(entry, others[0] if others else last)
         for name in others:
-            yield _as_it_sounds(data, name, _channel_of(data, name, audio, channel, unnamed), rate), rate
+            yield _modified(data, name, _channel_of(data, name, audio, channel, unnamed), rate), rate
         samples = _channel_of(data, last, audio, channel, unnamed)
         del audio
-        yield _as_it_sounds(data, last, samples, rate), rate
+        yield _modified(data, last, samples, rate), rate
 
 
 def _entry(data: DataDir, name: str) -> str:
@@ -61,7 +61,7 @@ def _channel_of(data: DataDir, name: str, audio: np.ndarray, channel: int, unnam
     )
 
 
-def _as_it_sounds(data: DataDir, name: str, samples: np.ndarray, rate: int) -> np.ndarray:
+def _modified(data: DataDir, name: str, samples: np.ndarray, rate: int) -> np.ndarray:
     """The samples of a recording after its changes of speed, distortion and volume."""
     samples = change_speed(samples, rate, speed(data, name))
     if name in data.reco2distortion:

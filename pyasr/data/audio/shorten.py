@@ -39,9 +39,9 @@ _LPC, _ZERO, _END, _SIZE, _SHIFT = 7, 8, 4, 5, 6
 _MU_LAW, _BIG_ENDIAN, _LITTLE_ENDIAN = 8, 3, 5
 # sample types for each sample_coding of SPHERE
 _CODINGS = {"ulaw": (_MU_LAW,), "mu-law": (_MU_LAW,), "pcm": (_BIG_ENDIAN, _LITTLE_ENDIAN)}
-_LEAST_PADDING = 4  # minimum padding in bits of a stream that is accepted as complete without decoding
+_MIN_PADDING = 4  # minimum padding in bits of a stream that is accepted as complete without decoding
 _MU_LAW_SHIFTS, _NEGATIVE_ZERO, _BIAS = 13, 0x7F, 132
-_MOST_BLOCK, _MOST_ORDER, _MOST_MEANS, _MOST_BITS = 1 << 16, 256, 256, 32
+_MAX_BLOCK, _MAX_ORDER, _MAX_MEANS, _MAX_BITS = 1 << 16, 256, 256, 32
 _WHOLE, _CUT, _FULL, _DAMAGED = range(4)
 _DIFFERENCES = np.array([[0, 0, 0], [1, 0, 0], [2, -1, 0], [3, -3, 1]])  # weights of the previous samples
 
@@ -61,7 +61,7 @@ def is_stream(content: bytes) -> bool:
     return content[:4] == _MAGIC and len(content) > 4 and content[4] in _VERSIONS
 
 
-def seems_whole(tail: bytes, num_bytes: int) -> bool:
+def seems_complete(tail: bytes, num_bytes: int) -> bool:
     """Whether a stream of `num_bytes` whose last 8 bytes are `tail` is accepted as complete without decoding:
     it has a multiple of 4 bytes after its head and ends with the end command, bits 0100, and 4 to 31 zero
     bits of padding.
@@ -72,7 +72,7 @@ def seems_whole(tail: bytes, num_bytes: int) -> bool:
     """
     bits = int.from_bytes(tail, "big")
     num_zeros = (bits & -bits).bit_length() - 1
-    is_end = 2 + _LEAST_PADDING <= num_zeros <= 2 + 31 and not bits >> (num_zeros + 1) & 1
+    is_end = 2 + _MIN_PADDING <= num_zeros <= 2 + 31 and not bits >> (num_zeros + 1) & 1
     return is_end and (num_bytes - _HEAD_BYTES) % 4 == 0
 
 
@@ -97,7 +97,7 @@ def decode(content: bytes, num_channels: int, coding: str, most: int) -> Decoded
         raise ValueError(f"shorten samples of type {kind} do not match the coding {coding} of its header")
     if channels != num_channels or channels < 1:
         raise ValueError(f"{channels} channels, but the header gives {num_channels}")
-    if order > _MOST_ORDER or num_means > _MOST_MEANS:
+    if order > _MAX_ORDER or num_means > _MAX_MEANS:
         raise ValueError("damaged, the parameters of the shorten stream are out of bounds")
     samples = np.empty((most, num_channels), np.int16)
     table = _mu_law_samples() if kind == _MU_LAW else np.zeros((0, 0), np.int16)
@@ -174,7 +174,7 @@ def _signed(data, at, num_bits):
 def _number(data, at):
     """A number preceded by its size; a number of more than 32 bits is treated as truncated."""
     num_bits, at = _unsigned(data, at, 2)
-    return _unsigned(data, at, num_bits) if num_bits <= _MOST_BITS else (0, 8 * len(data) + 1)
+    return _unsigned(data, at, num_bits) if num_bits <= _MAX_BITS else (0, 8 * len(data) + 1)
 
 
 @njit(nogil=True, cache=True)
@@ -201,11 +201,9 @@ def _decode(data, at, rounds, size, order, num_means, table, out):
     """
     end, (most, num_channels) = 8 * len(data), out.shape
     num_before = max(order, 3)
-    history, means = (
-        np.zeros((num_channels, num_before), np.int64),
-        np.zeros((num_channels, num_means), np.int64),
-    )
-    block = np.zeros(num_before + min(most, _MOST_BLOCK), np.int64)
+    history = np.zeros((num_channels, num_before), np.int64)
+    means = np.zeros((num_channels, num_means), np.int64)
+    block = np.zeros(num_before + min(most, _MAX_BLOCK), np.int64)
     num, channel, shift = 0, 0, 0
     while True:
         command, at = _unsigned(data, at, 2)
@@ -218,8 +216,8 @@ def _decode(data, at, rounds, size, order, num_means, table, out):
         if command == _END:
             return (_WHOLE if channel == 0 else _DAMAGED), num, at
         if (
-            not 0 < size <= _MOST_BLOCK
-            or shift > _MOST_BITS
+            not 0 < size <= _MAX_BLOCK
+            or shift > _MAX_BITS
             or command > _ZERO
             or command == _SIZE
             and channel > 0
@@ -253,7 +251,7 @@ def _read_block(data, at, command, mean, rounds, samples, first):
         samples[first:] = 0
         return at
     low, at = _unsigned(data, at, 3)
-    if low >= _MOST_BITS:
+    if low >= _MAX_BITS:
         return -1
     if command == _LPC:
         return _read_predicted(data, at, low, mean, rounds, samples, first)

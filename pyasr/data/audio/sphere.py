@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 
 # bounds of the size of compressed audio: factor on the plain size, bytes in addition
-_MOST_GROWTH, _LEAST_BOUND = 4, 1 << 16
+_MAX_GROWTH, _MIN_BOUND = 4, 1 << 16
 
 
 def is_sphere(head: bytes) -> bool:
@@ -63,7 +63,7 @@ def is_shortened(content: bytes) -> bool:
 def most_shortened_bytes(head: bytes) -> int:
     """An upper bound of the bytes of a shortened file with this header."""
     count, num_channels, num_bytes = counts(head)
-    return head_bytes(head) + _MOST_GROWTH * count * num_channels * num_bytes + _LEAST_BOUND
+    return head_bytes(head) + _MAX_GROWTH * count * num_channels * num_bytes + _MIN_BOUND
 
 
 def _sample_coding(content: bytes) -> str:

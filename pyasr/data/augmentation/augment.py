@@ -32,7 +32,7 @@ from pyasr.data.tables.distortion import Distortion, Noise
 from pyasr.io.keys import Groups
 from pyasr.io.lazy_tables import Lazy, at_hand, mapped
 
-_LEAST_NOISE_S = 0.01  # a list of empty noises would never fill a recording
+_MIN_NOISE_S = 0.01  # a list of empty noises would never fill a recording
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ class _Drawing:
             place = self.rirs.draw_in_room(rir, rng) if self.rirs and rir else None
             snr_db, rir_there = float(rng.choice(self.fg_snrs)), place.audio if place else None
             noises.append(Noise(sound.audio, snr_db, _rounded(at_s), rir=rir_there, channel=sound.channel))
-            at_s += max(source_duration_s(sound.audio), _LEAST_NOISE_S) + self.options.fg_interval
+            at_s += max(source_duration_s(sound.audio), _MIN_NOISE_S) + self.options.fg_interval
         return noises
 
 
@@ -255,7 +255,7 @@ class Babble:
             )
 
     def _is_whole(self, utt: str) -> bool:
-        """Whether an utterance is at its original speed and not a copy of another one of the data."""
+        """Whether an utterance has its original speed and is not a copy of another utterance of the data."""
         original = self._original.get(utt, utt)
         is_copy = original != utt and original in self.data.utt2spk
         return not is_copy and speed(self.data, self.data.recording(utt)) == 1
@@ -295,10 +295,8 @@ class Babble:
         }
 
     def _place(self, utt: str) -> tuple[str, float, float | None, str]:
-        segment, recording = (
-            self.data.segments.get(utt, Segment("", 0.0, TO_THE_END)),
-            self.data.recording(utt),
-        )
+        segment = self.data.segments.get(utt, Segment("", 0.0, TO_THE_END))
+        recording = self.data.recording(utt)
         end_s = None if segment.end_s == TO_THE_END else segment.end_s
         return self.data.wav_scp[recording], segment.begin_s, end_s, label_of(self.data, recording)
 

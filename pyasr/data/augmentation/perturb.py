@@ -18,8 +18,8 @@ from pyasr.data.audio.recordings import volume as volume_of
 from pyasr.data.parts.subsets import FEATURE_TABLES, Renaming, joined, own_copy, read_all
 from pyasr.data.tables.datadir import (
     DISTORTION,
-    LEAST_SPEED,
-    MOST_SPEED,
+    MAX_SPEED,
+    MIN_SPEED,
     SPEED,
     VOLUME,
     DataDir,
@@ -51,7 +51,7 @@ class Perturbation:
         found = self.speeds.split()
         for speed in found:
             if speed_complaint(speed) or float(speed) == 1 or found.count(speed) > 1:
-                expected = f"a number from {LEAST_SPEED:g} to {MOST_SPEED:g} other than 1, given once"
+                expected = f"a number from {MIN_SPEED:g} to {MAX_SPEED:g} other than 1, given once"
                 raise UserError(f"--speeds '{self.speeds}': '{speed}' must be {expected}")
         return found
 

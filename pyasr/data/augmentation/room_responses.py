@@ -27,7 +27,7 @@ from pyasr.data.audio.audio_reading import resample
 SPEED_OF_SOUND = 343.0
 _OVERSAMPLING = 16
 _HIGH_PASS_HZ = 100.0
-_LEAST_DISTANCE_M = 1e-2
+_MIN_DISTANCE_M = 1e-2
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def impulse_response(
     pulses = np.zeros(int(duration_s * grid_rate))
     for x, k in zip(dx, kx):
         near = np.flatnonzero(plane < reach**2 - x**2)
-        distance = np.maximum(np.sqrt(plane[near] + x**2), _LEAST_DISTANCE_M)
+        distance = np.maximum(np.sqrt(plane[near] + x**2), _MIN_DISTANCE_M)
         place = np.rint(distance * (grid_rate / SPEED_OF_SOUND)).astype(np.int64)
         heard = reflected[plane_reflections[near] + k] / (4 * np.pi * distance)
         pulses += np.bincount(place, heard, len(pulses) + _OVERSAMPLING)[: len(pulses)]

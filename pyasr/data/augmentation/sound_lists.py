@@ -21,7 +21,7 @@ import numpy as np
 from pyasr.base.errors import UserError
 from pyasr.base.files.pipes import admit_table, is_command
 from pyasr.base.files.table_paths import placed, root_of
-from pyasr.data.audio.audio_checks import look_at_audio
+from pyasr.data.audio.audio_checks import inspect_audio
 from pyasr.data.audio.channels import labels_of
 from pyasr.data.tables.datadir import DataDir
 from pyasr.io.text_tables import read_lines
@@ -90,7 +90,7 @@ class SoundList:
     def check_files(self) -> None:
         """Raise UserError if the file of a sound is missing."""
         for sound in self.sounds:
-            if complaint := look_at_audio(sound.audio, "exists", sound.channel).complaint:
+            if complaint := inspect_audio(sound.audio, "exists", sound.channel).complaint:
                 raise UserError(f"{self.path}: {sound.audio}: {complaint}; correct the list")
 
     def draw(self, rng: np.random.Generator) -> Sound:

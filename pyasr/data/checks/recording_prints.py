@@ -32,7 +32,7 @@ from pyasr.io.text_tables import write_table
 
 PRINTS_FILE = ".recordings"
 _BLOCK_BYTES, _NUM_BLOCKS = 1 << 12, 4
-_THREADS, _AT_ONCE, _BLOCK, _MOST_NAMED = 8, 64, 4096, 5
+_THREADS, _AT_ONCE, _BLOCK, _MAX_NAMED = 8, 64, 4096, 5
 _MISSING = "missing"
 
 
@@ -52,7 +52,7 @@ def recording_prints(data: Path, channel: int = ONLY) -> Iterator[list[Path]]:
     before, now = Table.read(path) if path.exists() else {}, _prints_of(DataDir(data), channel)
     replaced = [name for name, message in now.items() if before.get(name, message) != message]
     if replaced:
-        named = ", ".join(replaced[:_MOST_NAMED]) + (" ..." if len(replaced) > _MOST_NAMED else "")
+        named = ", ".join(replaced[:_MAX_NAMED]) + (" ..." if len(replaced) > _MAX_NAMED else "")
         log.info(f"{data}: {len(replaced)} recordings have changed: {named}")
     write_table(path, now)
     try:

@@ -12,7 +12,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.files.table_paths import placed, root_of
 from pyasr.base.outputs.output import adopt
 from pyasr.base.system_errors import keeping_name
-from pyasr.data.audio.audio_checks import look_at_audio
+from pyasr.data.audio.audio_checks import inspect_audio
 from pyasr.data.audio.channels import labels_of
 from pyasr.data.checks.backup import back_up
 from pyasr.data.checks.soundness import sound_table
@@ -147,7 +147,7 @@ def _drop_missing_audio(path: Path, tables: Tables, audio: str, said: list[str])
     wav, gone, heard = at_hand(tables.get("wav.scp", {})), set[str](), dict[str, float]()
     root, labels = root_of(path / "wav.scp", wav.values()), labels_of(tables.get(FILE_AND_CHANNEL, {}))
     for key, entry in wav.items():
-        found = look_at_audio(placed(root, entry), audio, labels.get(key, ""))
+        found = inspect_audio(placed(root, entry), audio, labels.get(key, ""))
         if found.by_hand:
             said.append(f"kept recording {key}: {found.complaint}; {found.by_hand}")
         elif found.complaint:

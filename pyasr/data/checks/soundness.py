@@ -35,10 +35,10 @@ def sound_table(path: Path, keys: list[str] | None = None) -> Table | None:
         return None  # harmless: the check of each line raises it again
     if table is None or keys is None and not table.is_in_order:
         return None
-    return table if _holds(RULES[path.name], table, keys) else None
+    return table if _is_sound(RULES[path.name], table, keys) else None
 
 
-def _holds(rule: Rule, table: Table, keys: list[str] | None) -> bool:
+def _is_sound(rule: Rule, table: Table, keys: list[str] | None) -> bool:
     """Whether all lines of a table follow the rule and have these keys, with single spaces between words."""
     (least, most), blocks = rule.columns, table.line_blocks()
     for lines, wanted in (
@@ -50,7 +50,7 @@ def _holds(rule: Rule, table: Table, keys: list[str] | None) -> bool:
         values = [value for _, _, value in pairs]
         if least > 1 and not all(values) or most is not None and set(map(_NUM_SPACES, values)) != {most - 2}:
             return False
-        if not rule.holds_for(values):
+        if not rule.are_valid(values):
             return False
     return True
 
@@ -72,10 +72,8 @@ class Soundness:
         if utt2spk is None or not _speakers_ascend(utt2spk):
             yield False
             return
-        utterances, speakers = (
-            key_blocks(utt2spk),
-            key_blocks(speaker for speaker, _ in groupby(utt2spk.values())),
-        )
+        utterances = key_blocks(utt2spk)
+        speakers = key_blocks(speaker for speaker, _ in groupby(utt2spk.values()))
         yield "spk2utt" not in names or self._is_inverse(utt2spk)
         del utt2spk
         segments = sound_table(self._path / "segments", utterances) if "segments" in names else None

@@ -24,7 +24,7 @@ from pyasr.base import log
 from pyasr.base.errors import printable
 from pyasr.base.files.table_paths import placed, root_of
 from pyasr.base.utf8 import without_mark
-from pyasr.data.audio.audio_checks import Look, look_at_audio
+from pyasr.data.audio.audio_checks import Look, inspect_audio
 from pyasr.data.audio.channels import labels_of
 from pyasr.data.checks.soundness import Soundness
 from pyasr.data.tables.datadir import FILE_AND_CHANNEL, FIX, SPEED, DataDir
@@ -391,10 +391,8 @@ class _Validator:
                 )
         if name == "wav.scp" and source == "segments":
             return  # reported for each line of segments
-        reference, fix = (
-            self.tables[source],
-            f"add the line to {table.path}" if name in MADE_BY_HAND else self.fix,
-        )
+        reference = self.tables[source]
+        fix = f"add the line to {table.path}" if name in MADE_BY_HAND else self.fix
         for key in known:
             if key and key not in table.line_of:
                 line = reference.line_of.get(key, 0)
@@ -454,7 +452,7 @@ class _Validator:
     def _audio(self, table: TableLines) -> Iterator[Problem]:
         root, rates, labels = root_of(table.path, table.values), {}, labels_of(self._values(FILE_AND_CHANNEL))
         for i, (key, value) in enumerate(zip(table.keys, table.values)):
-            found = look_at_audio(placed(root, value), self.audio, labels.get(key, "")) if value else Look()
+            found = inspect_audio(placed(root, value), self.audio, labels.get(key, "")) if value else Look()
             if found.complaint:
                 yield Problem(
                     table.path, i + 1, table.lines[i], found.complaint, found.by_hand or self._fix_by_audio

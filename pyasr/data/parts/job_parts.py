@@ -67,8 +67,8 @@ def part_of(
 def parts_of_jobs(
     data: Path, out: Path, lists: Sequence[Sequence[str]], tables: Iterable[str], name: str = PARTS
 ) -> Iterator[None]:
-    """In the block, OUT/NAME/JOB has the lines of the utterances `lists[JOB - 1]` in those of `tables` that
-    `data` has.
+    """Context in which OUT/NAME/JOB contains the tables of job JOB: of each of `tables` that `data` has, the
+    lines of the utterances `lists[JOB - 1]`.
 
     Raises UserError if a table cannot be read.
     """
@@ -169,10 +169,8 @@ class _Shared:
         lines, parts = of_utterances.places(table)
         num = int(parts.max(initial=0)) + 1
         pairs = np.unique(num * names[lines] + parts)
-        self._parts, self._borders = (
-            pairs % num,
-            np.searchsorted(pairs, num * np.arange(len(self._names) + 1)),
-        )
+        self._parts = pairs % num
+        self._borders = np.searchsorted(pairs, num * np.arange(len(self._names) + 1))
 
     def places(self, table: Table) -> tuple[np.ndarray, np.ndarray]:
         """(numbers of lines, ascending; the list of each): a line stands here once for each list that its key

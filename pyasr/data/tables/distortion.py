@@ -20,7 +20,7 @@ from pyasr.base.files.foreign_json import parse_text_object
 from pyasr.io.tables import Parsed
 
 NONE = "{}"
-_MOST_SNR_DB, _MOST_SECONDS = 200.0, 1e7
+_MAX_SNR_DB, _MAX_SECONDS = 200.0, 1e7
 
 
 @dataclass(frozen=True)
@@ -48,17 +48,17 @@ class Noise:
     channel: str = ""
 
     def __post_init__(self):
-        end_s = _MOST_SECONDS if self.end_s is None else self.end_s
+        end_s = _MAX_SECONDS if self.end_s is None else self.end_s
         are_known = (
             _is_source(self.audio)
             and (self.rir is None or _is_source(self.rir))
             and isinstance(self.channel, str)
         )
         are_possible = (
-            abs(self.snr_db) <= _MOST_SNR_DB
-            and 0 <= (self.at_s or 0.0) <= _MOST_SECONDS
+            abs(self.snr_db) <= _MAX_SNR_DB
+            and 0 <= (self.at_s or 0.0) <= _MAX_SECONDS
             and 0 <= self.start <= 1
-            and 0 <= self.begin_s < end_s <= _MOST_SECONDS
+            and 0 <= self.begin_s < end_s <= _MAX_SECONDS
         )
         if not (are_known and are_possible):
             raise ValueError("a value is out of bounds")

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from pyasr.data.tables.datadir import TO_THE_END, Segment
 
 # seconds by which a segment may end after its recording, as in Kaldi's extract-segments
-MOST_OVERSHOOT_S = 0.5
+MAX_OVERSHOOT_S = 0.5
 WITHOUT_AUDIO = "its recording is missing"
 BACKWARD = "its end is not after its begin"
 AFTER_THE_END = "it begins after the end of its recording"
-TOO_LONG = f"it ends more than {MOST_OVERSHOOT_S:g} s after the end of its recording"
+TOO_LONG = f"it ends more than {MAX_OVERSHOOT_S:g} s after the end of its recording"
 
 
 def fit(
@@ -46,4 +46,4 @@ def why_not(segment: Segment, durations: Mapping[str, float]) -> str:
         return BACKWARD
     if segment.begin_s >= end_s:
         return AFTER_THE_END
-    return TOO_LONG if segment.end_s > end_s + MOST_OVERSHOOT_S else ""
+    return TOO_LONG if segment.end_s > end_s + MAX_OVERSHOOT_S else ""

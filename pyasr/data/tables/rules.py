@@ -13,12 +13,12 @@ from pyasr.data.tables.datadir import (
     AUDIO_CHANGES,
     DISTORTION,
     FILE_AND_CHANNEL,
-    LEAST_SPEED,
-    MOST_SPEED,
+    MAX_SPEED,
+    MIN_SPEED,
     SPEED,
     VOLUME,
 )
-from pyasr.data.tables.fit_segments import MOST_OVERSHOOT_S
+from pyasr.data.tables.fit_segments import MAX_OVERSHOOT_S
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Rule:
     of: str = "utterance"  # meaning of the keys
     holds: Callable[[list[str]], bool] | None = None  # fast check: True if certainly all values are valid
 
-    def holds_for(self, values: list[str]) -> bool:
+    def are_valid(self, values: list[str]) -> bool:
         """Whether all values are valid; they are from lines with a valid number of columns."""
         return (
             self.check is None or bool(self.holds and self.holds(values)) or not any(map(self.check, values))
@@ -85,10 +85,10 @@ def _number_complaint(kind: type, noun: str) -> Callable[[str], str]:
 def speed_complaint(value: str) -> str:
     """What is wrong with a factor of `reco2speed`; '' if it is valid."""
     try:
-        is_speed = LEAST_SPEED <= float(value) <= MOST_SPEED
+        is_speed = MIN_SPEED <= float(value) <= MAX_SPEED
     except ValueError:
         is_speed = False
-    return "" if is_speed else f"not a speed from {LEAST_SPEED:g} to {MOST_SPEED:g}"
+    return "" if is_speed else f"not a speed from {MIN_SPEED:g} to {MAX_SPEED:g}"
 
 
 def _gender_complaint(value: str) -> str:
@@ -158,6 +158,6 @@ def overshoot_complaint(value: str, seconds: Mapping[str, float]) -> str:
         return f"begins after the end of the recording, which has {most:g} s"
     return (
         f"ends {end - most:.2f} s after the end of the recording, which has {most:g} s"
-        if end > most + MOST_OVERSHOOT_S
+        if end > most + MAX_OVERSHOOT_S
         else ""
     )

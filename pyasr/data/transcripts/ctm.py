@@ -20,7 +20,7 @@ from pyasr.data.tables.datadir import DataDir
 from pyasr.io.tables import Lines
 from pyasr.io.text_tables import read_lines
 
-_MOST_SECONDS = 1e7
+_MAX_SECONDS = 1e7
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class CtmLine:
         """Parse a line with or without a confidence. Raises ValueError for anything else."""
         file, channel, begin_s, duration_s, word, *confidence = line.split()
         found = cls(file, channel, float(begin_s), float(duration_s), word, *map(float, confidence or ["1"]))
-        if not (0 <= found.begin_s < _MOST_SECONDS and 0 <= found.duration_s < _MOST_SECONDS):
+        if not (0 <= found.begin_s < _MAX_SECONDS and 0 <= found.duration_s < _MAX_SECONDS):
             raise ValueError("times are out of bounds")
         return found
 

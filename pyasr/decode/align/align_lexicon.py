@@ -47,7 +47,7 @@ def has_pair(pairs, node, word):
 
 
 @njit(nogil=True, cache=True)
-def goes_on(lexicon, node):
+def continues(lexicon, node):
     """Whether any pronunciation continues after a node."""
     i = np.searchsorted(lexicon.steps, np.int64(node) << 32)
     return i < len(lexicon.steps) and lexicon.steps[i] >> 32 == node

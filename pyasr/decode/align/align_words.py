@@ -28,7 +28,7 @@ import numpy as np
 
 from pyasr.base.compiled.kernels import njit
 from pyasr.base.errors import UserError
-from pyasr.decode.align.align_lexicon import ANY_WORD, AlignLexicon, goes_on, has_pair, step
+from pyasr.decode.align.align_lexicon import ANY_WORD, AlignLexicon, continues, has_pair, step
 from pyasr.decode.align.align_phones import PhoneModel, align_phones, arc_phones
 from pyasr.decode.align.unfold import (
     as_arrays,
@@ -161,7 +161,7 @@ def _first_piece(lexicon, phones, spoken, is_last, may_break):
     for w in range(len(spoken), -1, -1):
         for i in range(len(phones), -1, -1):
             if first[i, w] < 0 or not (
-                _goes_on(lexicon, phones[i:], spoken[w]) if w < len(spoken) else follows[i]
+                _continues(lexicon, phones[i:], spoken[w]) if w < len(spoken) else follows[i]
             ):
                 continue
             if is_last:  # as many words as possible are complete
@@ -197,7 +197,7 @@ def _pieces(lexicon, phones, spoken):
 
 
 @njit(nogil=True, cache=True)
-def _goes_on(lexicon, phones, word):
+def _continues(lexicon, phones, word):
     """Whether `phones` begin a longer pronunciation of the word, or a longer silence."""
     node = 0
     for phone in phones:
@@ -222,6 +222,6 @@ def _word_follows(lexicon, phones):
                 break
             follows[i] |= has_pair(lexicon.ends, node, ANY_WORD) and divides[k + 1]
             divides[i] |= has_pair(lexicon.ends, node, 0) and divides[k + 1]
-        follows[i] |= node >= 0 and goes_on(lexicon, node)
+        follows[i] |= node >= 0 and continues(lexicon, node)
         divides[i] |= follows[i]
     return follows

@@ -34,7 +34,6 @@ def _hash(content):
 
 @njit(nogil=True, cache=True)
 def num_states(states):
-    """The number of states."""
     return len(states[1]) - 1
 
 

@@ -37,9 +37,9 @@ def with_blanks(lexicon: AlignLexicon, blank: int) -> AlignLexicon:
     gets a twin after a blank."""
     num_nodes = len(lexicon.nodes) + 1
     twin, inner = num_nodes << 32, lexicon.steps >> 32 > 0
-    goes_on = np.unique(lexicon.steps[inner] >> 32)
-    steps = np.concatenate([lexicon.steps, lexicon.steps[inner] + twin, goes_on << 32 | blank])
-    nodes = np.concatenate([lexicon.nodes, lexicon.nodes[inner], goes_on + num_nodes])
+    continues = np.unique(lexicon.steps[inner] >> 32)
+    steps = np.concatenate([lexicon.steps, lexicon.steps[inner] + twin, continues << 32 | blank])
+    nodes = np.concatenate([lexicon.nodes, lexicon.nodes[inner], continues + num_nodes])
     order = np.argsort(steps)
     prefixes = np.concatenate([lexicon.prefixes, lexicon.prefixes[lexicon.prefixes >> 32 > 0] + twin])
     return AlignLexicon(steps[order], nodes[order], lexicon.ends, np.sort(prefixes))

@@ -11,7 +11,7 @@ from pyasr.base.errors import UserError
 from pyasr.lang.lang_dirs.subwords import words_of
 
 # maximum deviation of a frame's sum of posteriors from 1; compressed tables deviate by a few hundredths
-_MOST_OFF = 0.1
+_MAX_DEVIATION = 0.1
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def checked_posteriors(log_posteriors: np.ndarray, num_units: int, name: str) ->
     log_posteriors = checked(log_posteriors, num_units, name)
     with np.errstate(over="ignore"):
         sums = np.exp(log_posteriors, dtype=np.float64).sum(1)
-    off = np.flatnonzero(~(np.abs(sums - 1) <= _MOST_OFF))
+    off = np.flatnonzero(~(np.abs(sums - 1) <= _MAX_DEVIATION))
     if len(off):
         raise UserError(
             f"{name}: the probabilities of the units at frame {off[0]} add up to {sums[off[0]]:.3g}, not to "

@@ -227,19 +227,15 @@ def _move(nodes, used, heap, kept, stayed, frame, table, lm):
     """(number of nodes used, beam one frame later with the best prefix last)."""
     active, blank, label = kept.active, kept.blank, kept.label
     num_units, size = np.int64(len(frame)), len(heap)
-    new_active, new_blank, new_label = (
-        np.empty(size, np.int64),
-        np.full(size, -np.inf),
-        np.full(size, -np.inf),
-    )
+    new_active = np.empty(size, np.int64)
+    new_blank = np.full(size, -np.inf)
+    new_label = np.full(size, -np.inf)
     for k in range(size):
         number = -heappop(heap)[1]
         if number < len(active):
-            new_active[k], new_blank[k], new_label[k] = (
-                active[number],
-                stayed.blank[number],
-                stayed.label[number],
-            )
+            new_active[k] = active[number]
+            new_blank[k] = stayed.blank[number]
+            new_label[k] = stayed.label[number]
             continue
         i, u = np.int64((number - len(active)) // num_units), np.int64((number - len(active)) % num_units)
         before = blank[i] if nodes[active[i]].unit == u else log_add(blank[i], label[i])

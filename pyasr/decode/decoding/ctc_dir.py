@@ -151,11 +151,9 @@ class Scores:
         if spec.posteriors:
             table, reader = read_scp(spec.posteriors), ArkReader()
             factor = np.float32(ACOUSTIC_FACTOR if in_graph else 1.0)
-            self.keys, self._read, self._score = (
-                list(table),
-                lambda utt: reader.load(table[utt]),
-                lambda matrix: factor * matrix,
-            )
+            self.keys = list(table)
+            self._read = lambda utt: reader.load(table[utt])
+            self._score = lambda matrix: factor * matrix
         else:
             features = open_features(spec.data, spec.ctc_dir, part=part)
             model = load_network(spec.ctc_dir, in_graph, threads_of_job(spec.num_threads))

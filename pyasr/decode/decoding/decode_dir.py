@@ -56,7 +56,7 @@ from pyasr.lang.symbols import SymbolTable
 
 NETWORK, TOTALS = "final.nnet", "totals.json"
 _PARTS = ".parts"  # digest of the utterances of each job
-_MOST_NAMED = 20
+_MAX_NAMED = 20
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class DecodingTotals:
 
 
 def _some(names: list[str]) -> str:
-    return " ".join(names[:_MOST_NAMED]) + (" ..." if len(names) > _MOST_NAMED else "")
+    return " ".join(names[:_MAX_NAMED]) + (" ..." if len(names) > _MAX_NAMED else "")
 
 
 def input_files(graph: Path, model_dir: Path, data: Path, transform_dir: Path | None = None) -> list[Path]:
@@ -209,10 +209,8 @@ def input_files(graph: Path, model_dir: Path, data: Path, transform_dir: Path | 
     for path, maker in makers.items():
         if not path.exists():
             raise UserError(f"{path}: no such file; create it with {maker}")
-    optional, transforms = (
-        [data / "cmvn.scp", model_dir / ALIGNMENT_MODEL],
-        transform_files(transform_dir) if transform_dir else [],
-    )
+    optional = [data / "cmvn.scp", model_dir / ALIGNMENT_MODEL]
+    transforms = transform_files(transform_dir) if transform_dir else []
     of_model = [*input_option_files(model_dir), *subsampling_files(model_dir)]
     return [*makers, *of_model, *transforms, *(path for path in optional if path.exists())]
 
@@ -229,10 +227,8 @@ def load_scorer(model_dir: Path, adapted: bool = False, num_threads: int = 1):
         with without_collection():
             from pyasr.nn.networks import acoustic  # torch is loaded only where a network is decoded
 
-        network, transitions = (
-            acoustic.load_scorer(model_dir, num_threads),
-            read_transitions(model_dir / MODEL),
-        )
+        network = acoustic.load_scorer(model_dir, num_threads)
+        transitions = read_transitions(model_dir / MODEL)
         network.check_pdfs(model_dir, transitions.num_pdfs)
         return network, transitions.tid2pdf
     transitions, gmm = read_model(model_dir / MODEL if adapted else first_pass_model(model_dir))
@@ -357,10 +353,8 @@ class ShardWriter:
     def __init__(self, spec: DecodeSpec, job: int, mine: Sequence[str], known: set[str]):
         self.spec, self.job, self.keys = spec, job, [utt for utt in mine if utt in known]
         self.totals = DecodingTotals(no_features=[utt for utt in mine if utt not in known])
-        self._words, self._shift_s = (
-            SymbolTable.read(spec.graph / "words.txt"),
-            answer_shift_s(spec.data, spec.model_dir),
-        )
+        self._words = SymbolTable.read(spec.graph / "words.txt")
+        self._shift_s = answer_shift_s(spec.data, spec.model_dir)
         self._progress = log.Progress("decode", len(self.keys), "utterances", 30.0)
 
     def __enter__(self) -> ShardWriter:

@@ -149,12 +149,10 @@ def _first_lattices(spec: FmllrDecodeSpec, job: int, trans: TransitionModel) -> 
     Raises UserError if a lattice does not belong to the features, or if one of the first lattices is from
     another system. A lattice may be shorter than its features only if totals.json lists it as cut short.
     """
-    number, ends_early, data, reader_of = (
-        0,
-        cut_short(spec.si_dir),
-        DataDir(spec.decode.data),
-        _readers(spec, job),
-    )
+    number = 0
+    ends_early = cut_short(spec.si_dir)
+    data = DataDir(spec.decode.data)
+    reader_of = _readers(spec, job)
     for archive in job_archives(spec.si_dir, spec.decode.num_jobs, job):
         for number, (utt, lattice) in enumerate(of_data(read_lattices(archive), archive, data), number + 1):
             reader = reader_of(utt)
@@ -176,10 +174,8 @@ def _readers(spec: FmllrDecodeSpec, job: int) -> Callable[[str], FeatureReader]:
     """A function from an utterance to the reader of its features: the job's own, or one of all data if
     `spec.si_dir` has other parts."""
     part = _part(spec, job)
-    own, inside = (
-        open_features(spec.decode.data, spec.decode.model_dir, part=part),
-        Table.of_keys(part.utterances),
-    )
+    own = open_features(spec.decode.data, spec.decode.model_dir, part=part)
+    inside = Table.of_keys(part.utterances)
     others = functools.cache(lambda: open_features(spec.decode.data, spec.decode.model_dir))
     return lambda utt: own if utt in inside else others()
 

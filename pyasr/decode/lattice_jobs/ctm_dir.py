@@ -32,11 +32,9 @@ class CtmSpec:
 
 def ctm_shard(spec: CtmSpec, job: int) -> None:
     """Write ctm.JOB, utterances in the order of the lattices."""
-    lang, recordings, scale = (
-        LangDir(spec.decoded.lang),
-        Recordings(DataDir(spec.decoded.data)),
-        1.0 / spec.lm_weight,
-    )
+    lang = LangDir(spec.decoded.lang)
+    recordings = Recordings(DataDir(spec.decoded.data))
+    scale = 1.0 / spec.lm_weight
     trans, lexicon = spec.decoded.read_model()
     with atomic_write(spec.out / f"ctm.{job}") as f:
         for archive, utterance, lattice in spec.decoded.lattices(job, trans, scale):

@@ -22,7 +22,7 @@ from pyasr.decode.rescoring.lstm_rescore import Expansion, rescore_together
 from pyasr.lang.symbols import SymbolTable
 from pyasr.nn.networks.lstm_lm import LstmLm, load_lm
 
-_MOST_ARCS = 4000  # maximum total of arcs of lattices that are expanded together
+_MAX_ARCS = 4000  # maximum total of arcs of lattices that are expanded together
 
 
 def check_lstm(spec: LstmRescoreSpec) -> None:
@@ -67,7 +67,7 @@ def rescore_shard(spec: LstmRescoreSpec, job: int) -> None:
             [add_lm(lattice, old, -1.0) for lattice in lattices], new, model, ids, options
         )
 
-    rewrite_shard(spec, job, old, new, change, _MOST_ARCS)
+    rewrite_shard(spec, job, old, new, change, _MAX_ARCS)
 
 
 def ids_in(model: LstmLm, words: SymbolTable) -> np.ndarray:

@@ -56,10 +56,8 @@ def write_references(
 def oracle_shard(spec: OracleSpec, job: int) -> None:
     """Write oracle.JOB.txt: `UTTERANCE WORD ...`, the best path of each lattice."""
     words, data = SymbolTable.read(spec.words), DataDir(spec.data)
-    classes, references = (
-        read_int_vectors(spec.out / _CLASSES)["classes"],
-        read_int_vectors(spec.out / _REFERENCES),
-    )
+    classes = read_int_vectors(spec.out / _CLASSES)["classes"]
+    references = read_int_vectors(spec.out / _REFERENCES)
     with atomic_write(spec.out / f"oracle.{job}.txt") as f:
         for archive in job_archives(spec.decode_dir, spec.num_jobs, job):
             for utterance, lattice in of_data(read_either(archive), archive, data):

@@ -185,12 +185,10 @@ def rewrite_shard(
 ) -> None:
     """Write lat.JOB.gz: the lattices of this job, changed by `change` in batches of at most `most_arcs` arcs
     or a single lattice."""
-    words, data, counts, unknown = (
-        SymbolTable.read(spec.words),
-        DataDir(spec.data),
-        np.zeros(3, np.int64),
-        set(),
-    )
+    words = SymbolTable.read(spec.words)
+    data = DataDir(spec.data)
+    counts = np.zeros(3, np.int64)
+    unknown = set()
     with LatticeWriter(spec.out / f"lat.{job}.gz") as writer:
         for archive in job_archives(spec.decode_dir, spec.num_jobs, job):
             for entries in _together(_checked(archive, data, old, words, spec.words), most_arcs):

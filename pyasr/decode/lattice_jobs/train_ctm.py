@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyasr.base.cli.skipped_utterances import LeftOutOptions, check_skipped, log_reasons
+from pyasr.base.cli.skipped_utterances import SkippedOptions, check_skipped, log_reasons
 from pyasr.base.errors import UserError
 from pyasr.base.outputs.output import atomic_write
 from pyasr.data.tables.datadir import DataDir
@@ -70,7 +70,7 @@ def _has_words(data: DataDir, utt: str) -> bool:
     return utt in data.utt2spk and bool(data.text.get(utt))
 
 
-def check_words(spec: TrainCtmSpec, options: LeftOutOptions) -> None:
+def check_words(spec: TrainCtmSpec, options: SkippedOptions) -> None:
     """Log the utterances without words in the ctm, and alignments without a transcript. Raises UserError if
     too many utterances lack words, as with alignments of other data or another lexicon."""
     data, files = DataDir(spec.data), [spec.out / f"aligned.{job}" for job in range(1, spec.num_jobs + 1)]
@@ -85,11 +85,9 @@ def check_words(spec: TrainCtmSpec, options: LeftOutOptions) -> None:
     silent = [utt for utt in aligned if not _has_words(data, utt)]
     log_reasons(dict.fromkeys(silent, f"no words in {spec.data}/text"), f"of {spec.ali_dir} left out")
     wanted = (utt for utt in data.utterances if _has_words(data, utt))
-    left_out = {
-        utt: fault for utt in wanted if (fault := aligned.get(utt, f"no alignment in {spec.ali_dir}"))
-    }
+    skipped = {utt: fault for utt in wanted if (fault := aligned.get(utt, f"no alignment in {spec.ali_dir}"))}
     check_skipped(
-        left_out,
+        skipped,
         num_wanted,
         options,
         str(spec.ali_dir),

@@ -349,11 +349,9 @@ def _merge_chains(sources, targets, tids, words, graph, acoustic, final, arc_off
     num_new = 0
     for s in sources:
         num_new += kept[s]
-    new_sources, new_targets, new_words = (
-        np.empty(num_new, np.int32),
-        np.empty(num_new, np.int32),
-        np.zeros(num_new, np.int32),
-    )
+    new_sources = np.empty(num_new, np.int32)
+    new_targets = np.empty(num_new, np.int32)
+    new_words = np.zeros(num_new, np.int32)
     new_graph, new_acoustic = np.zeros(num_new, np.float32), np.zeros(num_new, np.float32)
     offsets, labels = np.zeros(num_new + 1, np.int64), np.empty(len(tids), np.int32)
     k, size = 0, 0
@@ -392,10 +390,8 @@ def with_one_end(lattice: CompactLattice) -> CompactLattice:
             (lattice.acoustic_costs, lattice.final_acoustic[ends]),
         )
     )
-    lengths, tids = (
-        np.append(lattice.lengths, np.diff(lattice.final_offsets)[ends]),
-        np.append(lattice.tids, lattice.final_tids),
-    )
+    lengths = np.append(lattice.lengths, np.diff(lattice.final_offsets)[ends])
+    tids = np.append(lattice.tids, lattice.final_tids)
     finals = np.append(np.full(last, np.inf), 0)
     closed = compact_from_arcs(
         0,

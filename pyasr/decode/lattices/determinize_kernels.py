@@ -153,10 +153,8 @@ def close(raw, pools, beam):
             num_kept += 1
         for a in range(offsets[state, 0], offsets[state, 1]):
             target = arcs[a].target
-            graph, acoustic = (
-                reached[e].graph + units(arcs[a].graph),
-                reached[e].acoustic + units(scale * arcs[a].acoustic),
-            )
+            graph = reached[e].graph + units(arcs[a].graph)
+            acoustic = reached[e].acoustic + units(scale * arcs[a].acoustic)
             if graph + acoustic + beta[target] > limit:
                 continue
             known = where[target]
@@ -177,12 +175,10 @@ def close(raw, pools, beam):
                         pools.nodes, child(pools, node_of(pools, e), arcs[a].tid), node_of(pools, known)
                     ):
                         continue
-            reached[known].state, reached[known].node, reached[known].back, reached[known].tid = (
-                target,
-                -1,
-                e,
-                arcs[a].tid,
-            )
+            reached[known].state = target
+            reached[known].node = -1
+            reached[known].back = e
+            reached[known].tid = arcs[a].tid
             reached[known].graph, reached[known].acoustic = graph, acoustic
     pools.counts[NUM_REACHED] = num_reached
     return num_kept
@@ -225,26 +221,22 @@ def write_arc(pools, task, target, graph, acoustic, prefix, arc, num_labels):
     The string leads from the source's prefix to the node `prefix`, followed by the last `num_labels` labels
     of the string of `arc`.
     """
-    source, nodes, counts, arcs, strings = (
-        pools.tasks[task].state,
-        pools.nodes,
-        pools.counts,
-        pools.arcs,
-        pools.strings,
-    )
+    source = pools.tasks[task].state
+    nodes = pools.nodes
+    counts = pools.counts
+    arcs = pools.arcs
+    strings = pools.strings
     own = nodes[prefix].depth - nodes[pools.states[source].prefix].depth
     if not has_room(pools, 0, 0, 0, own + num_labels):
         return False
     k, begin = counts[ARCS], counts[STRINGS]
     end = begin + own + num_labels
     counts[ARCS], counts[STRINGS] = k + 1, end
-    arcs[k].source, arcs[k].target, arcs[k].word, arcs[k].graph, arcs[k].acoustic = (
-        source,
-        target,
-        pools.tasks[task].word,
-        graph,
-        acoustic,
-    )
+    arcs[k].source = source
+    arcs[k].target = target
+    arcs[k].word = pools.tasks[task].word
+    arcs[k].graph = graph
+    arcs[k].acoustic = acoustic
     arcs[k].begin, arcs[k].end = begin, end
     for i in range(begin + own - 1, begin - 1, -1):
         strings[i] = nodes[prefix].tid
@@ -263,21 +255,17 @@ def finish(raw, pools, q):
         state = elements[k].state
         if raw.final_graph[state] == NEVER:
             continue
-        graph, acoustic = (
-            elements[k].graph + raw.final_graph[state],
-            elements[k].acoustic + raw.final_acoustic[state],
-        )
+        graph = elements[k].graph + raw.final_graph[state]
+        acoustic = elements[k].acoustic + raw.final_acoustic[state]
         better = (
             1
             if states[q].final < 0
             else order(graph, acoustic, states[q].final_graph, states[q].final_acoustic)
         )
         if better > 0 or (better == 0 and string_is_better(pools.nodes, elements[k].node, states[q].final)):
-            states[q].final, states[q].final_graph, states[q].final_acoustic = (
-                elements[k].node,
-                graph,
-                acoustic,
-            )
+            states[q].final = elements[k].node
+            states[q].final_graph = graph
+            states[q].final_acoustic = acoustic
 
 
 @njit(nogil=True, cache=True)
@@ -301,12 +289,10 @@ def word_steps(raw, pools, q):
     count = 0
     for k in range(members.begin, members.end):
         count += raw.offsets[elements[k].state + 1, 0] - raw.offsets[elements[k].state, 1]
-    words, owners, arcs, totals = (
-        np.empty(count, np.int32),
-        np.empty(count, np.int32),
-        np.empty(count, np.int32),
-        np.empty(count, np.int64),
-    )
+    words = np.empty(count, np.int32)
+    owners = np.empty(count, np.int32)
+    arcs = np.empty(count, np.int32)
+    totals = np.empty(count, np.int64)
     i = 0
     for k in range(members.begin, members.end):
         state, total = elements[k].state, elements[k].graph + elements[k].acoustic
@@ -416,11 +402,9 @@ def expand_closed(raw, pools, task, before, common, num_nodes, limits):
         s = add_set(pools, key, num_kept, slot)
         add_state(raw, pools, s, prefix, pools.states[pools.tasks[task].state].cost + graph + acoustic, limit)
     q, known = pools.sets[s].state, pools.sets[before]
-    known.state, known.arc, known.num_labels = (
-        q,
-        counts[ARCS],
-        pools.nodes[prefix].depth - pools.nodes[first_prefix].depth,
-    )
+    known.state = q
+    known.arc = counts[ARCS]
+    known.num_labels = pools.nodes[prefix].depth - pools.nodes[first_prefix].depth
     known.graph, known.acoustic = graph - first_graph, acoustic - first_acoustic
     if not write_arc(pools, task, q, graph, acoustic, prefix, 0, 0):
         return False

@@ -169,10 +169,8 @@ def from_arcs(
     order = order[np.searchsorted(sources[order], 0) :]
     kept = np.flatnonzero(rank >= 0)
     finals = np.full((2, num_kept), np.inf, np.float32)
-    finals[0, rank[kept]], finals[1, rank[kept]] = (
-        final_graph[kept],
-        np.asarray(final_acoustic, np.float32)[kept],
-    )
+    finals[0, rank[kept]] = final_graph[kept]
+    finals[1, rank[kept]] = np.asarray(final_acoustic, np.float32)[kept]
     return Lattice(
         sources[order],
         targets[order],
@@ -219,11 +217,9 @@ def _top_sort(start, sources, targets, num_states):
     rank = np.full(num_states, -1, np.int32)
     if num_states == 0 or start < 0:
         return rank, 0, True
-    num_in, seen, stack = (
-        np.zeros(num_states, np.int64),
-        np.zeros(num_states, np.bool_),
-        np.empty(num_states, np.int32),
-    )
+    num_in = np.zeros(num_states, np.int64)
+    seen = np.zeros(num_states, np.bool_)
+    stack = np.empty(num_states, np.int32)
     stack[0], seen[start], size, num_seen = start, True, 1, 1
     while size:
         size -= 1

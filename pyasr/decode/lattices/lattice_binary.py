@@ -94,12 +94,10 @@ def _compact_body(lattice: CompactLattice) -> np.ndarray:
 def _compact_words(arc_offsets, targets, words, arcs, finals):
     """int32 words of all states of a compact lattice."""
     graph, acoustic, offsets, tids = arcs.graph, arcs.acoustic, arcs.offsets, arcs.tids
-    final_graph, final_acoustic, final_offsets, final_tids = (
-        finals.graph,
-        finals.acoustic,
-        finals.offsets,
-        finals.tids,
-    )
+    final_graph = finals.graph
+    final_acoustic = finals.acoustic
+    final_offsets = finals.offsets
+    final_tids = finals.tids
     num_states = len(final_graph)
     out = np.empty(5 * num_states + 6 * len(targets) + len(tids) + len(final_tids), np.int32)
     at = 0
@@ -113,13 +111,11 @@ def _compact_words(arc_offsets, targets, words, arcs, finals):
         at += 2
         for a in range(arc_offsets[s], arc_offsets[s + 1]):
             string = tids[offsets[a] : offsets[a + 1]]
-            out[at], out[at + 1], out[at + 2], out[at + 3], out[at + 4] = (
-                words[a],
-                words[a],
-                graph[a],
-                acoustic[a],
-                len(string),
-            )
+            out[at] = words[a]
+            out[at + 1] = words[a]
+            out[at + 2] = graph[a]
+            out[at + 3] = acoustic[a]
+            out[at + 4] = len(string)
             at += 5
             out[at : at + len(string)] = string
             at += len(string)

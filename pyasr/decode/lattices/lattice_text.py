@@ -86,10 +86,8 @@ class TextLattice:
             return 0.0, 0.0, []
         graph, acoustic, *string = fields[0].split(",")
         self._is(bool(string))
-        costs, tids = (
-            (float(graph), float(acoustic)),
-            [int(tid) for tid in string[0].split("_") if tid] if string else [],
-        )
+        costs = (float(graph), float(acoustic))
+        tids = [int(tid) for tid in string[0].split("_") if tid] if string else []
         if np.isnan(costs).any() or not 0 <= min(tids, default=0) <= max(tids, default=0) <= _LARGEST:
             raise ValueError
         return *costs, tids

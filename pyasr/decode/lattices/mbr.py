@@ -168,10 +168,8 @@ class _Lattice:
         last, zeros = graph.num_states, np.zeros(len(ends), np.int64)
         sources, targets = np.r_[graph.sources, ends], np.r_[graph.targets, zeros + last]
         order = np.argsort(targets, kind="stable")
-        self.sources, self.words = (
-            sources[order].astype(np.int64),
-            np.r_[graph.words, zeros][order].astype(np.int64),
-        )
+        self.sources = sources[order].astype(np.int64)
+        self.words = np.r_[graph.words, zeros][order].astype(np.int64)
         self.in_offsets = np.searchsorted(targets[order], np.arange(last + 2))
         self.times = np.r_[graph.times, graph.num_frames].astype(np.float64)
         self.shares = kernels.forward_shares(

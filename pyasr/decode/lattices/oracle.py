@@ -19,7 +19,7 @@ import numpy as np
 from pyasr.base.compiled.kernels import njit
 from pyasr.base.errors import UserError
 
-_MOST_CELLS = 1 << 30
+_MAX_CELLS = 1 << 30
 NO_WORD = -1  # a word of the reference that the lattice cannot contain
 
 
@@ -42,7 +42,7 @@ def oracle(lattice, reference, classes: np.ndarray | None = None, name: str = "l
     not fit in memory.
     """
     reference = np.asarray(reference, np.int32)
-    if lattice.num_states * (len(reference) + 1) > _MOST_CELLS:
+    if lattice.num_states * (len(reference) + 1) > _MAX_CELLS:
         raise UserError(
             f"{name}: {lattice.num_states} states are too many to compare with {len(reference)} words; "
             "prune with a smaller --beam, or decode in segments"

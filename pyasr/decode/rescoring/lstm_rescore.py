@@ -40,7 +40,7 @@ from pyasr.lang.grammars.backoff_lm import BackoffLm
 from pyasr.lang.ngrams.mixture import mix
 from pyasr.nn.networks.lstm_lm import BOUNDARY
 
-_MOST_SCORES = 1 << 25  # elements of a matrix of scores: pairs x words
+_MAX_SCORES = 1 << 25  # elements of a matrix of scores: pairs x words
 
 
 class WordModel(Protocol):
@@ -125,12 +125,10 @@ class _Pairs:
     """The pairs of several lattices."""
 
     def __init__(self, lattices: SideBySide, model: WordModel, word_ids: np.ndarray, options: Expansion):
-        self.lattices, self.words, self.model, self.options = (
-            lattices,
-            word_ids[lattices.words],
-            model,
-            options,
-        )
+        self.lattices = lattices
+        self.words = word_ids[lattices.words]
+        self.model = model
+        self.options = options
         # of the pairs, in order: lattice states and costs of the sentence end
         self.states: list[np.ndarray] = []
         self.ends: list[np.ndarray] = []
@@ -211,11 +209,9 @@ class _Pairs:
     def _scores(self, memory: Tensor, rows: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(ln p of `words` after the states `rows`, ascending; ln p of the sentence end after each state) by
         the model, float64."""
-        scores, ends, size = (
-            np.empty(len(rows)),
-            np.empty(len(memory)),
-            max(_MOST_SCORES // self.model.num_words, 1),
-        )
+        scores = np.empty(len(rows))
+        ends = np.empty(len(memory))
+        size = max(_MAX_SCORES // self.model.num_words, 1)
         for begin in range(0, len(memory), size):
             part = self.model.log_probabilities(memory[begin : begin + size])
             low, high = np.searchsorted(rows, (begin, begin + size))

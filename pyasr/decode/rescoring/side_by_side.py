@@ -64,10 +64,8 @@ class SideBySide:
     def of(cls, composed: list[Composed]) -> SideBySide:
         """Join at least one lattice."""
         lattices = [part.lattice for part in composed]
-        states, arcs = (
-            _begins([one.num_states for one in lattices]),
-            _begins([one.num_arcs for one in lattices]),
-        )
+        states = _begins([one.num_states for one in lattices])
+        arcs = _begins([one.num_arcs for one in lattices])
         offsets = [one.arc_offsets[:-1] + first for one, first in zip(lattices, arcs)]
         return cls(
             states[:-1],

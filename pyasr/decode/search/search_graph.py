@@ -123,11 +123,9 @@ def _lay_out(columns, tid2pdf, offsets, arcs, tids, words):
                 offsets[state, 1] = at
             for a in range(arc_offsets[state], arc_offsets[state + 1]):
                 if (ilabels[a] == 0) == (without_label == 1):
-                    arcs[at].target, arcs[at].weight, arcs[at].pdf = (
-                        nextstates[a],
-                        weights[a],
-                        tid2pdf[ilabels[a]],
-                    )
+                    arcs[at].target = nextstates[a]
+                    arcs[at].weight = weights[a]
+                    arcs[at].pdf = tid2pdf[ilabels[a]]
                     tids[at], words[at] = ilabels[a], olabels[a]
                     at += 1
     offsets[-1, 0], offsets[-1, 1] = at, 0

@@ -122,12 +122,10 @@ def kth_cost(tokens, begin, end, low, high, k):
 def search_cutoff(tokens, begin, end, limits):
     """(best token, cutoff, beam for the next frame), narrowed to `max_active` tokens or widened to
     `min_active`; inf below `min_active`."""
-    beam, max_active, min_active, beam_delta = (
-        limits.beam,
-        limits.max_active,
-        limits.min_active,
-        limits.beam_delta,
-    )
+    beam = limits.beam
+    max_active = limits.max_active
+    min_active = limits.min_active
+    beam_delta = limits.beam_delta
     best, worst, best_token = _INF, -_INF, begin
     for i in range(begin, end):
         cost = tokens[i].cost
@@ -171,13 +169,11 @@ def emit(graph, acoustic, pools, best_token, cutoff, beam, lattice_beam):
     No link is created if its cost exceeds its target's by more than the lattice beam, because no path inside
     the beam can contain it.
     """
-    arcs, offsets, tokens, links, token_of_state = (
-        graph.arcs,
-        graph.offsets,
-        pools.tokens,
-        pools.links,
-        pools.token_of_state,
-    )
+    arcs = graph.arcs
+    offsets = graph.offsets
+    tokens = pools.tokens
+    links = pools.links
+    token_of_state = pools.token_of_state
     begin, end, num_links = pools.place[BEGIN], pools.place[NUM_TOKENS], pools.place[NUM_LINKS]
     num_tokens = end
     best_state = tokens[best_token].state
@@ -334,13 +330,11 @@ def close_epsilon_cycles(graph, pools, cutoff):
     States of a strongly connected component share their level. Inside a component, a link is kept if its
     target's cost was settled after its source's, which is true for each link of a best path.
     """
-    arcs, offsets, levels, links, token_of_state = (
-        graph.arcs,
-        graph.offsets,
-        graph.levels,
-        pools.links,
-        pools.token_of_state,
-    )
+    arcs = graph.arcs
+    offsets = graph.offsets
+    levels = graph.levels
+    links = pools.links
+    token_of_state = pools.token_of_state
     begin, num_links = pools.place[BEGIN], pools.place[NUM_LINKS]
     tokens, num_tokens, stamps, status = _relax(graph, pools, cutoff)
     keys = np.empty(num_tokens - begin, np.int64)
@@ -386,11 +380,9 @@ def _close_frame(graph, heads, pools, cutoff, lattice_beam):
 def begin_search(graph, start, limits, tokens, links, token_of_state):
     """The pools of a search before its first frame. `token_of_state` may contain entries of earlier
     searches."""
-    token_begin, link_begin, place = (
-        np.zeros(2, np.int64),
-        np.zeros(3, np.int64),
-        np.zeros(_PLACE_LEN, np.int64),
-    )
+    token_begin = np.zeros(2, np.int64)
+    link_begin = np.zeros(3, np.int64)
+    place = np.zeros(_PLACE_LEN, np.int64)
     tokens[0].state, tokens[0].cost, tokens[0].extra = start, np.float32(0), np.float32(0)
     token_of_state[start] = 0
     place[NUM_TOKENS], place[SETTLED] = 1, -1
@@ -432,12 +424,10 @@ def advance(graph, loglikes, scale, limits, pools):
             place[IS_DEAD] = 1
             break
         link_begin[2 * frame + 2] = num_links
-        place[FRAME], place[BEGIN], place[NUM_TOKENS], place[NUM_LINKS] = (
-            frame + 1,
-            end,
-            num_tokens,
-            num_links,
-        )
+        place[FRAME] = frame + 1
+        place[BEGIN] = end
+        place[NUM_TOKENS] = num_tokens
+        place[NUM_LINKS] = num_links
         pools = _close_frame(graph, heads, pools, next_cutoff, lattice_beam)
     return pools
 

@@ -56,7 +56,7 @@ class Extractor:
             ]
         if self._pitch:
             pitch = [self._pitch(wave, generator(seed, "pitch", key)) for wave, key in zip(waveforms, names)]
-            features = [paste(own, beside) for own, beside in zip(features, pitch)]
+            features = [paste(own, of_pitch) for own, of_pitch in zip(features, pitch)]
         return features
 
     def check_warp(self, warp: float) -> None:

@@ -20,9 +20,9 @@ from pyasr.base.errors import UserError
 
 _NUM_ZEROS = 32  # for `Resampler`; passes the band below 0.95 of the lower Nyquist frequency
 _BAND = 0.95
-_GREATEST_RATE_HZ = 768000
+_MAX_RATE_HZ = 768000
 # limit for all relative positions of the samples of two rates; only unusual rates exceed it
-_MOST_WEIGHTS = 1 << 22
+_MAX_WEIGHTS = 1 << 22
 
 
 def windowed_sinc(time_s: np.ndarray, cutoff_hz: float, num_zeros: int) -> np.ndarray:
@@ -74,16 +74,16 @@ class Resampler:
     """
 
     def __init__(self, rate_in: float, rate_out: int):
-        if not 0 < rate_in <= _GREATEST_RATE_HZ or rate_in != round(rate_in):
+        if not 0 < rate_in <= _MAX_RATE_HZ or rate_in != round(rate_in):
             raise UserError(
-                f"audio of {rate_in} Hz; give audio of a whole number of Hz, at most {_GREATEST_RATE_HZ}"
+                f"audio of {rate_in} Hz; give audio of a whole number of Hz, at most {_MAX_RATE_HZ}"
             )
         rate_in = int(rate_in)
         common = math.gcd(rate_in, rate_out)
         self._step_in, self._step_out = rate_in // common, rate_out // common
         cutoff_hz = _BAND * min(rate_in, rate_out) / 2
         self._reach = math.floor(rate_in * _NUM_ZEROS / (2 * cutoff_hz))
-        if self._step_out * 2 * (self._reach + 1) > _MOST_WEIGHTS:
+        if self._step_out * 2 * (self._reach + 1) > _MAX_WEIGHTS:
             message = f"audio of {rate_in} Hz, whose common divisor with {rate_out} Hz is too small"
             raise UserError(f"{message}; convert it first, for example with 'sox FILE -r {rate_out} NEW.wav'")
         phases = np.arange(self._step_out)[:, None]

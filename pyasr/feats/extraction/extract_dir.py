@@ -91,7 +91,7 @@ class AudioOptions:
 
 @dataclass(frozen=True)
 class FeatureStep:
-    """Common arguments of all steps/make_*.py, besides the options of the kind of features."""
+    """Common arguments of all steps/make_*.py, apart from the options of the kind of features."""
 
     data: Path = argument("data directory")
     audio: AudioOptions = group(AudioOptions)
@@ -207,8 +207,8 @@ def extracted(
     waveforms = (
         (utt, wave if len(wave) >= min_duration * extractor.rate_hz else wave[:0]) for utt, wave in read
     )
-    for warp, alike in groupby(waveforms, key=lambda item: warps[item[0]]):
-        for keys, waves in batches(alike, extractor.rate_hz):
+    for warp, same_warp in groupby(waveforms, key=lambda item: warps[item[0]]):
+        for keys, waves in batches(same_warp, extractor.rate_hz):
             yield from zip(keys, extractor(waves, keys, seed, warp))
 
 

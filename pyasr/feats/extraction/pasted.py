@@ -19,7 +19,7 @@ import numpy as np
 
 from pyasr.base.cli.option_uses import if_set
 from pyasr.base.cli.options import group, option
-from pyasr.base.cli.skipped_utterances import LeftOutOptions, SkippedUtterance
+from pyasr.base.cli.skipped_utterances import SkippedOptions, SkippedUtterance
 from pyasr.base.errors import UserError
 from pyasr.data.parts.job_parts import PARTS, JobPart, part_of, parts_of_jobs
 from pyasr.data.tables.datadir import split
@@ -92,7 +92,7 @@ class PasteOptions:
         minimum=0,
         heading="input",
     )
-    missing: LeftOutOptions = group(LeftOutOptions)
+    missing: SkippedOptions = group(SkippedOptions)
     compress: bool = option(
         False, "store one byte per value (Kaldi's compressed matrices) instead of float32", heading="output"
     )
@@ -128,7 +128,7 @@ class PasteSpec:
         return self.paste.compress
 
     @property
-    def missing(self) -> LeftOutOptions:
+    def missing(self) -> SkippedOptions:
         """The limits for missing utterances."""
         return self.paste.missing
 
@@ -146,13 +146,11 @@ class VectorTable:
     `vector_rows`."""
 
     def __init__(self, scp: Path, period: int | None = None, tolerance: int = 0):
-        self._table, self._reader, self.path, self._tolerance = (
-            scp_table(scp),
-            ArkReader(),
-            Path(scp),
-            tolerance,
-        )
-        self.period = period or _period_beside(self.path)
+        self._table = scp_table(scp)
+        self._reader = ArkReader()
+        self.path = Path(scp)
+        self._tolerance = tolerance
+        self.period = period or _recorded_period(self.path)
 
     def rows(self, utt: str, speaker: str, num_frames: int) -> np.ndarray:
         """The vector of each frame, float32 (num_frames, D). Raises SkippedUtterance if there is none, or if
@@ -190,7 +188,7 @@ def vector_rows(
     return entry[np.minimum(np.arange(num_frames) // period, len(entry) - 1)]
 
 
-def _period_beside(scp: Path) -> int:
+def _recorded_period(scp: Path) -> int:
     """The number in the file `ivector_period` next to a table. Raises UserError if missing or invalid."""
     path = scp.with_name(PERIOD_FILE)
     words = read_lines(path)[0].split() if path.exists() and path.stat().st_size else ["1"]
@@ -233,8 +231,8 @@ def paste(
         raise SkippedUtterance(
             f"streams whose numbers of frames differ by more than --length-tolerance {tolerance}"
         )
-    beside = [vectors(num_frames)] if vectors else []
-    return np.concatenate([*(part[:num_frames] for part in parts), *beside], axis=1)
+    further = [vectors(num_frames)] if vectors else []
+    return np.concatenate([*(part[:num_frames] for part in parts), *further], axis=1)
 
 
 def paste_shard(spec: PasteSpec, job: int) -> None:

@@ -164,11 +164,9 @@ class RunningCmvn:
         if not len(features):
             return features
         frames = np.zeros((len(features), *self.stats.shape))
-        frames[:, 0, :-1], frames[:, 1, :-1], frames[:, 0, -1] = (
-            features,
-            np.square(features, dtype=np.float64),
-            1.0,
-        )
+        frames[:, 0, :-1] = features
+        frames[:, 1, :-1] = np.square(features, dtype=np.float64)
+        frames[:, 0, -1] = 1.0
         num_before = len(self._sums)
         self._sums = np.concatenate([self._sums, self._sums[-1] + np.cumsum(frames, axis=0)])
         ends = np.arange(num_before, len(self._sums))

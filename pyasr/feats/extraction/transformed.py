@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from pyasr.base import log
-from pyasr.base.cli.skipped_utterances import LeftOutOptions, SkippedUtterance, check_skipped
+from pyasr.base.cli.skipped_utterances import SkippedOptions, SkippedUtterance, check_skipped
 from pyasr.data.parts import subsets
 from pyasr.data.parts.job_parts import part_of
 from pyasr.data.tables.datadir import DataDir
@@ -38,7 +38,7 @@ class TransformSpec:
     named: Path
     num_jobs: int
     compress: bool
-    missing: LeftOutOptions = LeftOutOptions()
+    missing: SkippedOptions = SkippedOptions()
 
     advice = "compute features of all utterances"
 
@@ -66,15 +66,15 @@ def write_archive(
     spec, job: int, keys: Sequence[str], features_of: Callable[[str], np.ndarray], name: str
 ) -> None:
     """Write the output of job `job`: feats/NAME.JOB.ark with the features of its utterances,
-    feats/feats.JOB.scp, feats/num_frames.JOB, and feats/left_out.JOB with the missing utterances and the
-    reasons.
+    feats/feats.JOB.scp, feats/num_frames.JOB, and feats/skipped_utterances.JOB with the skipped utterances
+    and the reasons.
 
     spec         of a class with `data`, `out`, `named`, `num_jobs` and `compress`, as `TransformSpec`
     keys         the utterances of the job
     features_of  function of an utterance that raises SkippedUtterance if it has no features; utterances
-                 without frames are also left out
+                 without frames are also skipped
     """
-    num_frames, left_out = TableBuilder(), dict[str, str]()
+    num_frames, skipped = TableBuilder(), dict[str, str]()
     progress = log.Progress("features", len(keys), "utterances")
     folder, ark = spec.out / "feats", f"{name}.{job}.ark"
     with ArkWriter(
@@ -84,13 +84,13 @@ def write_archive(
             try:
                 features = with_frames(features_of(utt))
             except SkippedUtterance as reason:
-                left_out[utt] = str(reason)
+                skipped[utt] = str(reason)
                 continue
             writer.write(utt, features)
             num_frames.add(utt, len(features))
             progress.update(number)
     write_table(folder / f"num_frames.{job}", num_frames.table())
-    write_table(folder / f"left_out.{job}", left_out)
+    write_table(folder / f"skipped_utterances.{job}", skipped)
 
 
 def with_frames(features: np.ndarray) -> np.ndarray:
@@ -102,11 +102,11 @@ def with_frames(features: np.ndarray) -> np.ndarray:
 
 
 def report_skipped(spec) -> None:
-    """Log the utterances that the jobs left out. Raises UserError if there are too many."""
-    left_out: dict[str, str] = {}
+    """Log the utterances that the jobs skipped. Raises UserError if there are too many."""
+    skipped: dict[str, str] = {}
     for job in range(1, spec.num_jobs + 1):
-        left_out |= read_table(spec.out / "feats" / f"left_out.{job}")
-    check_skipped(left_out, len(DataDir(spec.data).utt2spk), spec.missing, str(spec.data), spec.advice)
+        skipped |= read_table(spec.out / "feats" / f"skipped_utterances.{job}")
+    check_skipped(skipped, len(DataDir(spec.data).utt2spk), spec.missing, str(spec.data), spec.advice)
 
 
 def copied_files(data: Path) -> list[Path]:
@@ -121,7 +121,7 @@ def write_tables(spec) -> None:
     spec  as for `write_archive`, with `origins`, the limits for `missing` utterances, and `advice` if they
           are exceeded
 
-    Logs the utterances that were left out. Raises UserError if there are too many.
+    Logs the skipped utterances. Raises UserError if there are too many.
     """
     report_skipped(spec)
     folder, jobs = spec.out / "feats", range(1, spec.num_jobs + 1)

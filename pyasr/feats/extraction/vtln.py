@@ -10,7 +10,7 @@ from pyasr.data.tables.datadir import DataDir
 from pyasr.io.text_tables import read_numbers
 
 SPEAKER_WARPS, UTTERANCE_WARPS = "spk2warp", "utt2warp"
-_LEAST, _GREATEST = 0.5, 2.0
+_MIN_WARP, _MAX_WARP = 0.5, 2.0
 
 
 def utterance_warps(data: DataDir) -> dict[str, float]:
@@ -31,9 +31,9 @@ def _find(data: DataDir, name: str, keys: Mapping[str, str]) -> dict[str, float]
     path = data.path / name
     warps = read_numbers(path)
     for key, warp in warps.items():
-        if not _LEAST <= warp <= _GREATEST:
+        if not _MIN_WARP <= warp <= _MAX_WARP:
             raise UserError(
-                f"{path}: '{key} {warp:g}' is not a warp factor from {_LEAST:g} to {_GREATEST:g}; correct "
+                f"{path}: '{key} {warp:g}' is not a warp factor from {_MIN_WARP:g} to {_MAX_WARP:g}; correct "
                 "the line"
             )
     missing = sorted(set(keys.values()) - warps.keys())

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyasr.base import log
-from pyasr.base.cli.skipped_utterances import LeftOutOptions, counted_reasons, log_reasons
+from pyasr.base.cli.skipped_utterances import SkippedOptions, counted_reasons, log_reasons
 from pyasr.base.errors import UserError
 from pyasr.data.tables.datadir import DataDir
 from pyasr.io.text_tables import read_table, write_table
 
 FAILED_FILE = "failed_utterances"
 # transcripts of real speech have errors, and some utterances are too short for their words
-MOST_MISSING = 0.1
+MAX_MISSING = 0.1
 NO_PATH = (
     "no path within the beams reaches the end of the utterance (too short for its words, or a wrong "
     "transcript)"
@@ -60,7 +60,7 @@ class AlignReport:
                 "match"
             )
 
-    def check_missing(self, where: Path, options: LeftOutOptions) -> None:
+    def check_missing(self, where: Path, options: SkippedOptions) -> None:
         """Raise UserError, beginning with `where`, if too many utterances have no alignment."""
         if len(self.failed) > options.max_missing * (self.num_aligned + len(self.failed)):
             raise UserError(
@@ -81,7 +81,7 @@ class AlignReport:
         write_table(out / FAILED_FILE, self.failed)
 
 
-def check_failed(out: Path, data: Path, options: LeftOutOptions) -> None:
+def check_failed(out: Path, data: Path, options: SkippedOptions) -> None:
     """Log in one line how many utterances of `data` OUT/failed_utterances lists, and why. Raises UserError if
     there are too many."""
     failed = read_table(out / FAILED_FILE)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pyasr.base.cli.skipped_utterances import LeftOutOptions, check_skipped
+from pyasr.base.cli.skipped_utterances import SkippedOptions, check_skipped
 from pyasr.data.tables.datadir import DataDir
 from pyasr.io.int_vectors import iterate_int_vectors, job_archive_files, read_int_vectors, write_int_vectors
 from pyasr.io.tables import TableBuilder
@@ -34,14 +34,14 @@ def names_of_original(utt: str, original: str) -> Iterator[str]:
     yield original
 
 
-def copy_alignments(data: DataDir, ali_dir: Path, out: Path, missing: LeftOutOptions) -> int:
+def copy_alignments(data: DataDir, ali_dir: Path, out: Path, missing: SkippedOptions) -> int:
     """Write the alignments of the utterances of `data`, with the model and the options of `ali_dir`, to
     `out`. Returns their number.
 
     Raises UserError if too many utterances have no alignment of their length.
     """
     paths = job_archive_files(ali_dir)
-    aligned, originals, left_out = _Aligned(paths), data.optional_table("utt2uniq"), dict[str, str]()
+    aligned, originals, skipped = _Aligned(paths), data.optional_table("utt2uniq"), dict[str, str]()
     num_frames, sources = data.utt2num_frames, np.full(len(data.utterances), -1, np.int64)
     for number, utt in enumerate(data.utterances):
         found = [
@@ -53,11 +53,11 @@ def copy_alignments(data: DataDir, ali_dir: Path, out: Path, missing: LeftOutOpt
         if fitting:
             sources[number] = fitting[0]
         else:
-            left_out[utt] = (
+            skipped[utt] = (
                 "its original has a different number of frames" if found else "its original is not aligned"
             )
     check_skipped(
-        left_out,
+        skipped,
         len(data.utterances),
         missing,
         str(ali_dir),
@@ -71,7 +71,7 @@ def copy_alignments(data: DataDir, ali_dir: Path, out: Path, missing: LeftOutOpt
             out / f"ali.{job + 1}.gz", {utt: alignments[aligned.names.key(source)] for utt, source in copies}
         )
     _copy_other_files(ali_dir, out)
-    return len(data.utterances) - len(left_out)
+    return len(data.utterances) - len(skipped)
 
 
 class _Aligned:

@@ -126,19 +126,17 @@ def _segments(steps, phones, starts) -> list[WordSegment]:
 
 
 def write_prons(spec: PronsSpec, job: int) -> None:
-    """Write prons.N.gz for each ali.N.gz of a job, and left_out.N with skipped alignments and reasons."""
+    """Write prons.N.gz for each ali.N.gz of a job, and skipped_utterances.N: {utterance: reason}."""
     lang = LangDir(spec.lang)
     check_phones(spec.ali_dir, lang)
-    trans, finder, texts = (
-        read_transitions(spec.ali_dir / "final.mdl"),
-        WordFinder(lang),
-        Table.read(spec.data / "text"),
-    )
+    trans = read_transitions(spec.ali_dir / "final.mdl")
+    finder = WordFinder(lang)
+    texts = Table.read(spec.data / "text")
     for number in archives_of_job(spec.ali_dir, spec.num_jobs, job):
-        lines, left_out = _lines(
+        lines, skipped = _lines(
             spec, read_int_vectors(spec.ali_dir / f"ali.{number}.gz"), texts, trans, finder, lang
         )
-        write_table(_left_out_file(spec.out, number), left_out)
+        write_table(_skipped_file(spec.out, number), skipped)
         with (
             atomic_write(spec.out / f"prons.{number}.gz", "wb") as raw,
             gzip.GzipFile("", "wb", 3, raw, mtime=0) as f,
@@ -157,23 +155,21 @@ def _lines(
     """(lines, {skipped utterance: reason})."""
     words = map_text({utt: texts[utt] for utt in alignments if utt in texts}, lang.words, lang.oov).ids
     known = {utt: alignment for utt, alignment in alignments.items() if utt in words}
-    lines, left_out = (
-        [],
-        {utt: _why_no_words(utt, texts, spec.data) for utt in alignments if utt not in words},
-    )
+    lines = []
+    skipped = {utt: _why_no_words(utt, texts, spec.data) for utt in alignments if utt not in words}
     for utt, segments in word_segments(trans, finder, known, words):
         if segments is None:
-            left_out[utt] = "its alignment does not contain the words of its transcript"
+            skipped[utt] = "its alignment does not contain the words of its transcript"
         lines += [_line(utt, segment, lang) for segment in segments or ()]
-    return lines, left_out
+    return lines, skipped
 
 
 def _why_no_words(utt: str, texts: Mapping[str, str], data: Path) -> str:
     return "its transcript has a symbol that is not a word" if utt in texts else f"no line in {data}/text"
 
 
-def _left_out_file(out: Path, number: int) -> Path:
-    return out / f"left_out.{number}"
+def _skipped_file(out: Path, number: int) -> Path:
+    return out / f"skipped_utterances.{number}"
 
 
 def _line(utt: str, segment: WordSegment, lang: LangDir) -> str:
@@ -187,16 +183,16 @@ def _line(utt: str, segment: WordSegment, lang: LangDir) -> str:
 def count_all(spec: PronsSpec) -> PronCounts:
     """Counts over the files of all jobs; logs the skipped alignments. Raises UserError if no alignment
     matches its transcript."""
-    num_files, left_out = num_archives(spec.ali_dir), dict[str, str]()
+    num_files, skipped = num_archives(spec.ali_dir), dict[str, str]()
     for number in range(1, num_files + 1):
-        left_out |= read_table(_left_out_file(spec.out, number))
-        _left_out_file(spec.out, number).unlink()
-    log_reasons(left_out, f"of {spec.ali_dir} skipped")
+        skipped |= read_table(_skipped_file(spec.out, number))
+        _skipped_file(spec.out, number).unlink()
+    log_reasons(skipped, f"of {spec.ali_dir} skipped")
     counts = count_prons(spec.out, num_files)
     if not counts.prons:
         found = (
             f"no alignment contains the words of {spec.data}/text in the pronunciations of {spec.lang}: "
-            f"{counted_reasons(left_out)}"
+            f"{counted_reasons(skipped)}"
         )
         raise UserError(f"{spec.ali_dir}: {found}; give the data and language directory of the alignment")
     return counts

@@ -87,13 +87,11 @@ def _search(num_frames, likelihoods, scale, beam, tid_costs, graph):
 
     The tokens of frame t are frame_offsets[t]:frame_offsets[t+1].
     """
-    tids, loops, offsets, successors, costs = (
-        graph.tids,
-        graph.loops,
-        graph.offsets,
-        graph.successors,
-        graph.costs,
-    )
+    tids = graph.tids
+    loops = graph.loops
+    offsets = graph.offsets
+    successors = graph.successors
+    costs = graph.costs
     scores, ready, node_pdf, num_nodes = likelihoods.scores, likelihoods.ready, graph.node_pdf, len(tids)
     tokens = np.empty(64 * num_frames + 2 * num_nodes, _TOKEN)
     slot = np.full(num_nodes, -1, np.int32)

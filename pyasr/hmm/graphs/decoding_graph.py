@@ -45,7 +45,7 @@ class GraphOptions:
 def expand_to_hclg(
     clg: Fst, ilabel_info: list[list[int]], trans: TransitionModel, tree: ContextTree, options: GraphOptions
 ) -> tuple[Fst, list[int]]:
-    """(HCLG, the disambiguation transition-ids that were used in between and removed)."""
+    """(HCLG, the disambiguation transition-ids that were used during construction and removed)."""
     clg, ilabel_info = merge_equal_contexts(clg, ilabel_info, trans, tree)
     h, disambig_tids = h_transducer(ilabel_info, trans, tree, options.transition_scale)
     graph = ops.determinize_star(ops.compose_natively(h, clg.arcsort("ilabel")), use_log=True)

@@ -58,10 +58,8 @@ def h_transducer(
     classes, (offsets, tids, _, from_state, to_state) = hmms_of_windows(windows, trans, tree)
     num_states = int(from_state.max()) + 1  # reserved for each HMM
     hmm = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    sources, targets = (
-        1 + num_states * hmm + from_state,
-        np.where(to_state < 0, 0, 1 + num_states * hmm + to_state),
-    )
+    sources = 1 + num_states * hmm + from_state
+    targets = np.where(to_state < 0, 0, 1 + num_states * hmm + to_state)
     costs = transition_scale * (trans.non_self_loop_log_prob[trans.tid2state[tids]] - trans.log_prob[tids])
     inner = Fst.from_arcs(
         1 + num_states * (len(offsets) - 1), 0, sources, tids, np.zeros_like(tids), costs, targets, {0: 0.0}

@@ -307,12 +307,10 @@ def neighbours(phones, edges, use_left, use_right):
 def window_codes(phones, around, base):
     """(offsets, codes): for each node the codes (l * base + phone) * base + r of all its windows, l outer, r
     inner."""
-    left_offsets, left, right_offsets, right = (
-        around.left_offsets,
-        around.left,
-        around.right_offsets,
-        around.right,
-    )
+    left_offsets = around.left_offsets
+    left = around.left
+    right_offsets = around.right_offsets
+    right = around.right
     offsets = np.zeros(len(phones) + 1, np.int64)
     codes = [np.int64(0)]
     codes.pop()
@@ -378,12 +376,10 @@ def _find(items, begin, end, item):
 def context_edges(phones, edges, around, contexts, use_left, use_right):
     """`Edges` between context nodes, sorted by source, from those between phone nodes."""
     code_offsets, node_of, node_phone = contexts.offsets, contexts.node_of, contexts.phone_of
-    left_offsets, left, right_offsets, right = (
-        around.left_offsets,
-        around.left,
-        around.right_offsets,
-        around.right,
-    )
+    left_offsets = around.left_offsets
+    left = around.left
+    right_offsets = around.right_offsets
+    right = around.right
     num = len(node_phone)
     out_initial, out_final = np.full(num, np.inf), np.full(num, np.inf)
     out_offsets = np.zeros(num + 1, np.int64)

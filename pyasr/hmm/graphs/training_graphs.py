@@ -62,7 +62,6 @@ class TrainingGraph:
 
     @property
     def num_nodes(self) -> int:
-        """Number of nodes."""
         return len(self.tids)
 
 
@@ -204,11 +203,9 @@ class GraphCompiler:
         """All window codes that occur, increasing, the HMM class of each, and the forward transitions of the
         classes."""
         distinct = np.unique(np.concatenate(codes)) if codes else np.zeros(0, np.int64)
-        left, phones, right = (
-            distinct // self._base**2,
-            distinct // self._base % self._base,
-            distinct % self._base,
-        )
+        left = distinct // self._base**2
+        phones = distinct // self._base % self._base
+        right = distinct % self._base
         columns = [left] * self.use_left + [phones] + [right] * self.use_right
         return distinct, *hmms_of_windows(np.stack(columns, axis=1), self.trans, self.tree)
 

@@ -47,10 +47,8 @@ def training_files(data: Path, lang: Path, ali_dir: Path) -> list[Path]:
         *job_archive_files(ali_dir),
         *input_option_files(ali_dir),
     ]
-    matrix, transforms = (
-        ali_dir / MATRIX_FILE,
-        transform_files(ali_dir) if (ali_dir / "trans.1").exists() else [],
-    )
+    matrix = ali_dir / MATRIX_FILE
+    transforms = transform_files(ali_dir) if (ali_dir / "trans.1").exists() else []
     return [*files, *([matrix] if matrix.exists() else []), *transforms]
 
 

@@ -106,14 +106,12 @@ def score_block(matrix, begin, end, block, scratch, result):
             a0, a1, a2, a3, a4, a5 = a[i], a[i + 1], a[i + 2], a[i + 3], a[i + 4], a[i + 5]
             b0, b1, b2, b3, b4, b5 = b[i], b[i + 1], b[i + 2], b[i + 3], b[i + 4], b[i + 5]
             for t in range(BLOCK):
-                x0, x1, x2, x3, x4, x5 = (
-                    block[i, t],
-                    block[i + 1, t],
-                    block[i + 2, t],
-                    block[i + 3, t],
-                    block[i + 4, t],
-                    block[i + 5, t],
-                )
+                x0 = block[i, t]
+                x1 = block[i + 1, t]
+                x2 = block[i + 2, t]
+                x3 = block[i + 3, t]
+                x4 = block[i + 4, t]
+                x5 = block[i + 5, t]
                 sum_a[t] += a0 * x0 + a1 * x1 + a2 * x2 + a3 * x3 + a4 * x4 + a5 * x5
                 sum_b[t] += b0 * x0 + b1 * x1 + b2 * x2 + b3 * x3 + b4 * x4 + b5 * x5
             i += 6

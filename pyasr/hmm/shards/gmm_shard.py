@@ -59,13 +59,11 @@ class GmmShard:
         scratch: Scratch | None,
     ):
         self.reader, self.data, self.dim = reader, reader.data, reader.dim
-        self.keys, self.words, self.failed, self.room, self.scratch = (
-            list(lengths),
-            words,
-            dict(failed),
-            room,
-            scratch,
-        )
+        self.keys = list(lengths)
+        self.words = words
+        self.failed = dict(failed)
+        self.room = room
+        self.scratch = scratch
         self.offsets = np.cumsum([0, *lengths.values()])
         self.alignment = np.zeros(self.offsets[-1], np.int32)
         self._compiler: GraphCompiler | None = None

@@ -16,9 +16,9 @@ from pyasr.base.figures import figure
 from pyasr.base.host import host_memory
 
 ALIGNMENT_BYTES = 4  # per frame, always in memory
-_FRAME_BYTES, _MOST_BYTES = 80, 1_000_000_000  # default limit of features sorted by pdf: per frame, in total
+_FRAME_BYTES, _MAX_BYTES = 80, 1_000_000_000  # default limit of features sorted by pdf: per frame, in total
 _SMALL_BYTES = 128_000_000  # minimum of the default limit
-_LEAST_BYTES = 2_000_000  # a block of features
+_MIN_BYTES = 2_000_000  # a block of features
 _SHARE = 0.8  # of the memory that the alignment leaves free
 _MB = 1_000_000
 
@@ -60,13 +60,12 @@ def reserve(
 
 def _wanted(num_frames: int, kept: int, options: MemoryOptions) -> int:
     if not options.max_store_mb:
-        return min(max(_FRAME_BYTES * num_frames, _SMALL_BYTES), _MOST_BYTES)
+        return min(max(_FRAME_BYTES * num_frames, _SMALL_BYTES), _MAX_BYTES)
     room = _MB * options.max_store_mb - kept
-    if room < _LEAST_BYTES:
+    if room < _MIN_BYTES:
         found = f"too little for {num_frames} frames and a block of features"
         raise UserError(
-            f"--max-store-mb {options.max_store_mb} is {found}; give {-(-(kept + _LEAST_BYTES) // _MB)} or "
-            "more"
+            f"--max-store-mb {options.max_store_mb} is {found}; give {-(-(kept + _MIN_BYTES) // _MB)} or more"
         )
     return room
 
@@ -74,8 +73,8 @@ def _wanted(num_frames: int, kept: int, options: MemoryOptions) -> int:
 def _within(free: float, data: Path, num_frames: int, kept: int) -> int:
     """Bytes for features if only `free` bytes are available, fewer than the limit."""
     room = int(_SHARE * (free - kept))
-    if room < _LEAST_BYTES:
-        needed = f"{num_frames} frames of a rank need at least {figure((kept + _LEAST_BYTES) / _MB)} MB"
+    if room < _MIN_BYTES:
+        needed = f"{num_frames} frames of a rank need at least {figure((kept + _MIN_BYTES) / _MB)} MB"
         raise UserError(
             f"{data}: too little memory: {needed}, but {figure(max(free, 0) / _MB)} MB are free for each "
             "rank; use more ranks on more hosts (--nj), or raise the memory limit of the job"

@@ -11,13 +11,13 @@ from pathlib import Path
 from pyasr.base import log
 from pyasr.base.cli.job_options import JobOptions
 from pyasr.base.cli.options import argument, group, option
-from pyasr.base.cli.skipped_utterances import LeftOutOptions
+from pyasr.base.cli.skipped_utterances import SkippedOptions
 from pyasr.base.outputs.output import atomic_write
 from pyasr.data.parts.job_parts import part_of, parts_of_jobs
 from pyasr.data.tables.datadir import split
 from pyasr.feats.inputs import INPUT_TABLES, InputOptions, open_features
 from pyasr.feats.origin import keep_origin
-from pyasr.hmm.align.align_report import MOST_MISSING, AlignReport
+from pyasr.hmm.align.align_report import MAX_MISSING, AlignReport
 from pyasr.hmm.align.viterbi import AlignOptions
 from pyasr.hmm.graphs.transcript_ids import check_transcripts
 from pyasr.hmm.model.gmm_dir import check_phones, copy_model, silence_pdfs, write_static_files
@@ -41,7 +41,7 @@ class AlignStep:
     boost_silence: float = option(
         1.0, "factor on the likelihoods of silence in the alignment", minimum=0.0, heading="alignment"
     )
-    missing: LeftOutOptions = group(LeftOutOptions, max_missing=MOST_MISSING)
+    missing: SkippedOptions = group(SkippedOptions, max_missing=MAX_MISSING)
     jobs: JobOptions = group(JobOptions)
 
     def check_inputs(self, of_network: bool = False) -> None:

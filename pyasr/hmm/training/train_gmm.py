@@ -28,12 +28,12 @@ import numpy as np
 from pyasr.base import log
 from pyasr.base.cli.options import option
 from pyasr.base.cli.seeds import generator
-from pyasr.base.cli.skipped_utterances import LeftOutOptions
+from pyasr.base.cli.skipped_utterances import SkippedOptions
 from pyasr.base.errors import UserError
 from pyasr.base.files.places import remove_tree
 from pyasr.base.outputs.output import atomic_write
 from pyasr.base.outputs.progress_note import Course
-from pyasr.hmm.align.align_report import MOST_MISSING, AlignReport, on_first_rank
+from pyasr.hmm.align.align_report import MAX_MISSING, AlignReport, on_first_rank
 from pyasr.hmm.align.viterbi import AlignOptions
 from pyasr.hmm.model.gmm import AmDiagGmm
 from pyasr.hmm.model.gmm_update import GmmStats, GmmUpdateOptions, mix_up, pdf_occupancies, update
@@ -102,7 +102,7 @@ class TrainOptions:
     schedule: GmmScheduleOptions
     align: AlignOptions
     update: GmmUpdateOptions
-    missing: LeftOutOptions = field(default_factory=lambda: LeftOutOptions(MOST_MISSING))
+    missing: SkippedOptions = field(default_factory=lambda: SkippedOptions(MAX_MISSING))
     store: MemoryOptions = MemoryOptions()
 
 

@@ -20,7 +20,7 @@ from pyasr.hmm.shards.gmm_shard import GmmShard, load_shard
 from pyasr.hmm.training.train_gmm import GmmTrainer, Model, TrainOptions, finish, is_finished
 from pyasr.lang.lang_dirs.lang_dir import LangDir
 
-_LEAST_VARIANCE = 1e-8  # more than float32 numbers up to 1000 have by rounding after their mean is subtracted
+_MIN_VARIANCE = 1e-8  # above the rounding error of float32 values up to 1000 after mean subtraction
 
 
 @dataclass(frozen=True)
@@ -74,13 +74,11 @@ def _check_columns(shard: GmmShard, variances: np.ndarray, comm) -> None:
     its normalisation."""
     low, high = np.full(shard.dim, np.inf), np.full(shard.dim, -np.inf)  # unchanged on a rank without frames
     for features in shard.all_features():
-        low, high = (
-            np.minimum(low, features.min(0, initial=np.inf)),
-            np.maximum(high, features.max(0, initial=-np.inf)),
-        )
+        low = np.minimum(low, features.min(0, initial=np.inf))
+        high = np.maximum(high, features.max(0, initial=-np.inf))
     comm.allreduce(low, "min")
     comm.allreduce(high, "max")
-    constant = np.flatnonzero((low == high) | ~(variances > _LEAST_VARIANCE)) + 1
+    constant = np.flatnonzero((low == high) | ~(variances > _MIN_VARIANCE)) + 1
     if len(constant):
         which = (
             f"column {constant[0]}"

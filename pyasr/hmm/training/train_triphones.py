@@ -13,12 +13,12 @@ from pyasr.base import log
 from pyasr.base.cli.job_options import JobOptions
 from pyasr.base.cli.options import argument, group, option
 from pyasr.base.cli.seeds import generator
-from pyasr.base.cli.skipped_utterances import LeftOutOptions
+from pyasr.base.cli.skipped_utterances import SkippedOptions
 from pyasr.base.errors import UserError
 from pyasr.data.tables.datadir import check_split
 from pyasr.feats.inputs import InputOptions
 from pyasr.feats.origin import keep_origin
-from pyasr.hmm.align.align_report import MOST_MISSING, AlignReport
+from pyasr.hmm.align.align_report import MAX_MISSING, AlignReport
 from pyasr.hmm.align.viterbi import AlignOptions
 from pyasr.hmm.graphs.transcript_ids import check_transcripts
 from pyasr.hmm.model.gmm_dir import silence_pdfs, training_files, write_static_files
@@ -64,7 +64,7 @@ TRIPHONE_SCHEDULE = {"num_iters": 35, "max_iter_inc": 25, "realign_iters": "10 2
 
 @dataclass(frozen=True)
 class TriphoneStep:
-    """Options of every triphone training; each step has its own default sizes."""
+    """Options of every triphone training; steps differ in default sizes."""
 
     data: Path = argument("data directory with features")
     lang: Path = argument("language directory")
@@ -74,7 +74,7 @@ class TriphoneStep:
     schedule: GmmScheduleOptions = group(GmmScheduleOptions, **TRIPHONE_SCHEDULE)
     align: AlignOptions = group(AlignOptions)
     update: GmmUpdateOptions = group(GmmUpdateOptions)
-    missing: LeftOutOptions = group(LeftOutOptions, max_missing=MOST_MISSING)
+    missing: SkippedOptions = group(SkippedOptions, max_missing=MAX_MISSING)
     store: MemoryOptions = group(MemoryOptions)
     jobs: JobOptions = group(JobOptions)
 
@@ -195,7 +195,7 @@ def _first_model(
 
 def rounded(stats: TreeStats) -> TreeStats:
     """Statistics rounded so that the order of summation has no effect: ties between questions are broken
-    alike for any number of ranks."""
+    in the same way for any number of ranks."""
     return dataclasses.replace(stats, sums=np.round(stats.sums * 1024) / 1024)
 
 

@@ -11,7 +11,7 @@ from pyasr.data.tables.datadir import DataDir
 from pyasr.feats.transforms import read_transform_archive, transform_files
 from pyasr.hmm.transforms.fmllr import FmllrOptions, identity
 
-_MOST = 0.5  # of the data
+_MAX_SHARE = 0.5  # of the data
 
 
 def warn_of_unadapted(data: Path, transform_dir: Path, options: FmllrOptions | None = None) -> None:
@@ -29,7 +29,7 @@ def warn_of_unadapted(data: Path, transform_dir: Path, options: FmllrOptions | N
         if speaker in adapted
     }
     share = sum(durations.get(speaker, 0.0) for speaker in plain) / max(sum(durations.values()), 1e-9)
-    if share > _MOST:
+    if share > _MAX_SHARE:
         who = f"{len(plain)} of {len(adapted)} speakers, with {100 * share:.0f} % of the data, are not"
         who = f"none of {len(adapted)} speakers is" if len(plain) == len(adapted) else who
         earlier = f"estimate {transform_dir} again with a lower --fmllr-min-count"

@@ -113,11 +113,9 @@ def _find_starts(
     ends = np.append(starts[1:], len(tids)) - 1
     forward = tids[starts if reordered else ends]
     broken[starts] |= trans.is_self_loop[forward]
-    phone, hmm_state, is_final = (
-        trans.tid2phone[forward],
-        trans.tid2hmm_state[forward],
-        trans.is_final[forward],
-    )
+    phone = trans.tid2phone[forward]
+    hmm_state = trans.tid2hmm_state[forward]
+    is_final = trans.is_final[forward]
     begins = is_first[starts] | np.append(True, is_final[:-1])[: len(starts)]
     follows = (hmm_state[1:] == trans.tid2next_hmm_state[forward[:-1]]) & (phone[1:] == phone[:-1])
     broken[starts] |= np.where(begins, hmm_state != 0, ~np.append(True, follows)[: len(starts)])

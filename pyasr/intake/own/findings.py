@@ -12,7 +12,7 @@ from pyasr.lang.pronouncing.prepare_dict import LETTERS
 
 _MUCH_KNOWN = 0.5  # share of the test sentences that also occur in train
 _LONG_S = 40.0
-_LEAST_HOURS = 0.5  # with less training speech, results are not meaningful
+_MIN_HOURS = 0.5  # with less training speech, results are not meaningful
 
 
 def findings(prepared: Prepared) -> Iterator[str]:
@@ -108,7 +108,7 @@ def _warnings(prepared: Prepared) -> Iterator[str]:
         message = ", ".join(f"{100 * share:.1f} % of {part}" for part, share in unknown.items())
         yield f"words that are not in train cannot be recognised: {message}"
     yield from _long(prepared)
-    if prepared.hours("train") < _LEAST_HOURS:
+    if prepared.hours("train") < _MIN_HOURS:
         hours = _hours(prepared.hours("train"))
         yield (
             f"{hours} of training speech is too little for good results; use it to check that the recipe runs"

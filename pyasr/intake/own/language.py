@@ -15,8 +15,8 @@ from pyasr.intake.own.reading.own_corpus import NUM_NAMED
 from pyasr.lang.pronouncing.prepare_dict import CMUDICT, LETTERS, read_dictionary
 
 ENGLISH_COVERAGE = 0.85  # share of the running words; English texts reach 98 %, German ones 63 %
-_MOST_LETTERS = 150  # largest alphabet; larger sets are characters of words or syllables
-_MOST_LENGTH = 20.0  # largest mean length of words separated by blanks
+_MAX_LETTERS = 150  # largest alphabet; larger sets are characters of words or syllables
+_MAX_LENGTH = 20.0  # largest mean length of words separated by blanks
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def _letters(counts: Counter, reason: str) -> Language:
     letters = Counter[str]()
     for word, count in counts.items():
         letters.update({c: count * number for c, number in Counter(word.replace("'", "")).items()})
-    if len(letters) > _MOST_LETTERS:
+    if len(letters) > _MAX_LETTERS:
         found = f"{len(letters)} different letters, such as {' '.join(_commonest(letters))}"
         raise UserError(
             f"the texts have {found}, which are not an alphabet; "
@@ -132,7 +132,7 @@ def _check_words(counts: Counter, options: LanguageOptions) -> None:
             "the texts contain no words; check that the right column or tier is read (--columns, --tiers)"
         )
     length = sum(len(word) * count for word, count in counts.items()) / counts.total()
-    if length > _MOST_LENGTH:
+    if length > _MAX_LENGTH:
         found = f"words of the texts have {length:.0f} letters on average, such as {next(iter(counts))[:30]}"
         raise UserError(
             f"{found}: they are written without blanks; "

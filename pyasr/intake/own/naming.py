@@ -12,7 +12,7 @@ from pathlib import Path
 from pyasr.base.errors import UserError
 from pyasr.intake.own.reading.own_corpus import Corpus, OwnUtterance, ReadingOptions, named, part_of
 
-_MOST_NAME = 32  # characters of a speaker's name; longer names are truncated if they stay distinct
+_MAX_NAME = 32  # characters of a speaker's name; longer names are truncated if they stay distinct
 _CUT_NAME = 12
 
 
@@ -113,7 +113,7 @@ def _plain_names(speakers: list[str]) -> list[str]:
     words = {
         speaker: re.sub(r"[^\w.]+", "_", speaker).strip("_") or "_" for speaker in dict.fromkeys(speakers)
     }
-    are_long = all(len(word) > _MOST_NAME for word in words.values())
+    are_long = all(len(word) > _MAX_NAME for word in words.values())
     if are_long and len({word[:_CUT_NAME] for word in words.values()}) == len(words):
         words = {speaker: word[:_CUT_NAME] for speaker, word in words.items()}
     owners: dict[str, str] = {}
@@ -127,7 +127,7 @@ def _plain_names(speakers: list[str]) -> list[str]:
 
 def name_utterances(corpus: Corpus) -> None:
     """Give utterances (SPEAKER-NAME) and recordings unique names. Repeated utterances are left out."""
-    _leave_out_repeated(corpus)
+    _skip_repeated(corpus)
     names = _distinct_names(corpus)
     files = _distinct([_stem(recording.entry) for recording in corpus.recordings.values()])
     recordings = dict(zip(corpus.recordings, files))
@@ -136,7 +136,7 @@ def name_utterances(corpus: Corpus) -> None:
     corpus.recordings = {recordings[key]: recording for key, recording in corpus.recordings.items()}
 
 
-def _leave_out_repeated(corpus: Corpus) -> None:
+def _skip_repeated(corpus: Corpus) -> None:
     seen, kept, repeated = set(), list[OwnUtterance](), list[OwnUtterance]()
     for one in corpus.utterances:
         place = (one.recording, one.begin_s, one.end_s, one.text)

@@ -20,8 +20,8 @@ from pyasr.intake.own.splitting import CorpusSplit, SplitOptions, split
 from pyasr.intake.own.words import Normaliser
 
 _SLACK_S = 0.5  # tolerance for an utterance that ends after its recording
-_LEAST_S = 0.1  # shortest utterance
-_OUTSIDE = f"utterances outside their recordings or shorter than {_LEAST_S} s"
+_MIN_S = 0.1  # shortest utterance
+_OUTSIDE = f"utterances outside their recordings or shorter than {_MIN_S} s"
 _USUAL_RATE_HZ = 16000
 _SHARE_AT_RATE = 0.95  # share of the speech that has at least the chosen sampling rate
 
@@ -104,7 +104,7 @@ def _check_times(corpus: Corpus, skip_bad: bool, where: str) -> None:
             kept.append(one)
             continue
         assert one.end_s is not None
-        if 0 <= one.begin_s < min(one.end_s, seconds) - _LEAST_S and one.end_s <= seconds + _SLACK_S:
+        if 0 <= one.begin_s < min(one.end_s, seconds) - _MIN_S and one.end_s <= seconds + _SLACK_S:
             kept.append(replace(one, end_s=min(one.end_s, seconds)))
         else:
             message = f"{one.name} from {one.begin_s:g} to {one.end_s:g} s of {seconds:.2f} s"

@@ -26,7 +26,7 @@ _TEMPLATE = Path(__file__).with_name("template")
 _RUNNERS = ROOT / "egs/toy/s5/cmd.sh"
 _SOURCE = Path("/")  # the contents depend on the corpus, whose location may change
 _LINKS = ("steps", "utils")
-_MOST_JOBS = 16
+_MAX_JOBS = 16
 _GB_PER_HOUR, _GB_AT_LEAST = 0.35, 0.3
 _COLUMN = 25  # column of the comments of options
 
@@ -119,7 +119,7 @@ def _choice(name: str, value: object, message: str) -> str:
 
 def _choices(prepared: Prepared, row: Sizes, cores: int) -> list[tuple[str, object, str]]:
     words, hours = prepared.counts("train").total(), prepared.hours("train")
-    jobs = max(1, min(cores, _MOST_JOBS, *(len(part) for part in prepared.split.parts.values())))
+    jobs = max(1, min(cores, _MAX_JOBS, *(len(part) for part in prepared.split.parts.values())))
     dictionary = prepared.language.dictionary
     source = {CMUDICT: "CMUdict, because the texts are English", LETTERS: "the letters of the words"}.get(
         dictionary, "this lexicon"
@@ -146,7 +146,7 @@ def _choices(prepared: Prepared, row: Sizes, cores: int) -> list[tuple[str, obje
         (
             "decoded",
             "mono tri1 tri2",
-            "further decoded systems, besides tri3 and the network (any of these) (may be empty)",
+            "further decoded systems, in addition to tri3 and the network (any of these) (may be empty)",
         ),
         ("nj", jobs, "parallel jobs of features, GMMs and decoding (at least 1)"),
         ("num_ranks", min(cores, 2) if cores < 8 else 4, "MPI ranks of the network's training (at least 1)"),

@@ -11,9 +11,9 @@ from pyasr.base.cli.options import option
 from pyasr.base.errors import UserError
 from pyasr.intake.own.reading.own_corpus import PARTS, Corpus, OwnUtterance
 
-_LEAST_SPEAKERS = 8  # at least two of them are held out
-_MOST_SHARE_OF_ONE = 0.4  # largest share of the corpus of one speaker, for a split by speakers
-_LEAST_FILLED = 0.25  # whole speakers must fill this share of the requested size of dev and test
+_MIN_SPEAKERS = 8  # at least two of them are held out
+_MAX_SHARE_OF_ONE = 0.4  # largest share of the corpus of one speaker, for a split by speakers
+_MIN_FILLED_SHARE = 0.25  # whole speakers must fill this share of the requested size of dev and test
 
 
 @dataclass(frozen=True)
@@ -119,18 +119,16 @@ def _by_groups(
         groups[key(utterance)].append(utterance)
     seconds = {name: sum(map(corpus.duration_s, group)) for name, group in groups.items()}
     total = sum(seconds.values())
-    if len(groups) < (_LEAST_SPEAKERS if whole and options.split == "auto" else len(wanted) + 1):
+    if len(groups) < (_MIN_SPEAKERS if whole and options.split == "auto" else len(wanted) + 1):
         return {}
     target = min(options.held_out * total, 3600 * options.most_held_out)
     found, left = {}, sorted(groups, key=lambda name: hashlib.sha256(name.encode()).digest())
     for part in wanted:
-        names = _fill(left, seconds, target, _MOST_SHARE_OF_ONE * total)
-        if not names or whole and sum(seconds[name] for name in names) < _LEAST_FILLED * target:
+        names = _fill(left, seconds, target, _MAX_SHARE_OF_ONE * total)
+        if not names or whole and sum(seconds[name] for name in names) < _MIN_FILLED_SHARE * target:
             return {}
-        found[part], left = (
-            [one for name in names for one in groups[name]],
-            [name for name in left if name not in set(names)],
-        )
+        found[part] = [one for name in names for one in groups[name]]
+        left = [name for name in left if name not in set(names)]
     found["train"] = [one for name in left for one in groups[name]]
     return found if left else {}
 

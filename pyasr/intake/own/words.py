@@ -28,7 +28,7 @@ _NUMBER = re.compile(
 _TIME = re.compile(r"(?<![\w:])(\d{1,2}):([0-5]\d)(?![\w:])")
 _CURRENCY = {"$": "dollar", "£": "pound", "€": "euro"}
 _ABBREVIATIONS = {"mr.": "mister", "mrs.": "missus", "dr.": "doctor", "vs.": "versus", "etc.": "et cetera"}
-_MOST_DIGITS = 9
+_MAX_DIGITS = 9
 _YEARS = range(1100, 2000)
 
 
@@ -123,7 +123,7 @@ def _number(match: re.Match) -> str:
 def _integer(digits: str) -> str:
     """Integers as cardinals or years; with a leading zero or ten and more digits, digit by digit."""
     plain = digits.replace(",", "")
-    if len(plain) > _MOST_DIGITS or plain[0] == "0" and len(plain) > 1:
+    if len(plain) > _MAX_DIGITS or plain[0] == "0" and len(plain) > 1:
         return _digits(plain)
     return year(int(plain)) if plain == digits and int(plain) in _YEARS else cardinal(int(plain))
 

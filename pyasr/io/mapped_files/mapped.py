@@ -45,10 +45,10 @@ from pyasr.base.outputs.output import atomic_write
 from pyasr.base.system_errors import SystemRefusal, disk_error, naming
 
 VARIABLE = "PYASR_MAPPED"
-LEAST_BYTES = 4 << 20  # minimum size of a source; a smaller source is read as fast as its mapped tables
+MIN_BYTES = 4 << 20  # minimum size of a source; a smaller source is read as fast as its mapped tables
 _MAGIC, _VERSION, _ALIGNMENT = b"PYASRMAP", 1, 64
 _FIXED = struct.Struct("<8sIII")  # magic, version, bytes of the JSON header, their CRC-32
-_MOST_HEAD_BYTES = 1 << 20
+_MAX_HEAD_BYTES = 1 << 20
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL)
 
 
@@ -74,12 +74,12 @@ def derived(
     key   digest of everything else on which the tables depend, including the version of their format
     more  further directories for the file, if the directory of the source is not writable
 
-    For sources smaller than LEAST_BYTES, `make` is called without a file. Raises the errors of `make`, and
+    For sources smaller than MIN_BYTES, `make` is called without a file. Raises the errors of `make`, and
     UserError if the source is missing.
     """
     with naming(source):
         num_bytes = source.stat().st_size
-    if num_bytes < LEAST_BYTES:
+    if num_bytes < MIN_BYTES:
         return make()
     places = [_place(directory, source, kind, key) for directory in _directories(source, more)]
     for place in places:
@@ -282,7 +282,7 @@ def _head_of(file: BinaryIO) -> dict | None:
         return None
     magic, version, length, checksum = _FIXED.unpack(fixed)
     content = (
-        file.read(length) if (magic, version) == (_MAGIC, _VERSION) and length <= _MOST_HEAD_BYTES else b""
+        file.read(length) if (magic, version) == (_MAGIC, _VERSION) and length <= _MAX_HEAD_BYTES else b""
     )
     if not content or zlib.crc32(content) != checksum:
         return None

@@ -214,13 +214,11 @@ def _merge_arc(a, state, arcs):
 def _pull_up(a, state, to, arcs):
     """Arc `a` is the only one into `to`: merge it with each arc out of `to` if at most one label per side
     remains."""
-    sources, ilabels, olabels, weights, finals = (
-        arcs.sources,
-        arcs.ilabels,
-        arcs.olabels,
-        arcs.weights,
-        arcs.finals,
-    )
+    sources = arcs.sources
+    ilabels = arcs.ilabels
+    olabels = arcs.olabels
+    weights = arcs.weights
+    finals = arcs.finals
     first, following, num_in, num_out = arcs.first, arcs.following, arcs.num_in, arcs.num_out
     removed = kept = np.inf
     kept_first = kept_last = -1
@@ -287,20 +285,16 @@ def _merge_final(state, cost, num_out, finals):
 def _take_only_way(a, state, to, arcs):
     """State `to` has only one way out: redirect arc `a` along it, and delete it if no other arc leads to
     `to`."""
-    sources, ilabels, olabels, weights, finals = (
-        arcs.sources,
-        arcs.ilabels,
-        arcs.olabels,
-        arcs.weights,
-        arcs.finals,
-    )
-    first, following, num_in, num_out, nextstates = (
-        arcs.first,
-        arcs.following,
-        arcs.num_in,
-        arcs.num_out,
-        arcs.nextstates,
-    )
+    sources = arcs.sources
+    ilabels = arcs.ilabels
+    olabels = arcs.olabels
+    weights = arcs.weights
+    finals = arcs.finals
+    first = arcs.first
+    following = arcs.following
+    num_in = arcs.num_in
+    num_out = arcs.num_out
+    nextstates = arcs.nextstates
     if finals[to] < np.inf:
         if ilabels[a] or olabels[a]:
             return

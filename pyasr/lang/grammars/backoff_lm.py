@@ -89,15 +89,11 @@ class BackoffLm:
         """
         path, backoff = model_file(source), words.get(BACKOFF, -1)
         if path.suffix == ".fst":
-            key, make = (
-                digest_of_parts(_LAYOUT, str(backoff)),
-                lambda: tables_of_fst(read_fst(path), backoff, str(path)),
-            )
+            key = digest_of_parts(_LAYOUT, str(backoff))
+            make = lambda: tables_of_fst(read_fst(path), backoff, str(path))
         else:
-            key, make = (
-                digest_of_parts(_LAYOUT, *words.symbols, repr(list(words.ids.values()))),
-                lambda: tables_of_arpa(path, words),
-            )
+            key = digest_of_parts(_LAYOUT, *words.symbols, repr(list(words.ids.values())))
+            make = lambda: tables_of_arpa(path, words)
         return cls.of_tables(
             derived(path, "ngrams", key, make, more), str(path), best=best, oov_cost=oov_cost
         )

@@ -23,7 +23,7 @@ from pyasr.lang.ngrams.arpa_reader import ArpaReader, Piece, occurs_twice, piece
 from pyasr.lang.symbols import BACKOFF, EPSILON, SymbolTable
 
 _LN10 = math.log(10.0)
-_MOST_STATES = (1 << 31) - 2
+_MAX_STATES = (1 << 31) - 2
 
 
 def tables_of_arpa(path: Path, words: SymbolTable) -> MappedTables:
@@ -47,9 +47,9 @@ class _TableBuilder:
         # the header may be wrong
         room = [min(count, most_bytes // (2 * n + 2)) for n, count in enumerate(reader.counts, 1)]
         states, arcs = 1 + sum(room[:-1]), sum(room)
-        if states > _MOST_STATES:
+        if states > _MAX_STATES:
             raise UserError(
-                f"{self.path}: {states} histories, but at most {_MOST_STATES} are possible; prune it with "
+                f"{self.path}: {states} histories, but at most {_MAX_STATES} are possible; prune it with "
                 "utils/prune_lm.py"
             )
         self.lm = kernels.Growing(

@@ -15,7 +15,7 @@ import numpy as np
 from pyasr.base.compiled.kernels import njit
 
 _UNKNOWN, _ORPHAN = -2, -1
-_MOST_STEPS = 1024  # histories have fewer words
+_MAX_STEPS = 1024  # histories have fewer words
 
 
 class Growing(NamedTuple):
@@ -166,7 +166,7 @@ def fill_highest(lm, ids, costs, arc_costs, first_arc):
 
     arc_costs  float32: costs of the arcs from `first_arc` on, including those of bypassed states
     """
-    n, steps = ids.shape[1], np.empty(_MOST_STEPS)
+    n, steps = ids.shape[1], np.empty(_MAX_STEPS)
     for row in range(len(ids)):
         source, word = _source(lm, ids, row), ids[row, n - 1]
         if source >= 0 and word != lm.eos and word != lm.bos:
@@ -240,7 +240,7 @@ def sort_arcs(lm, first, last, costs, first_arc):
 def settle_costs(lm, first_arc, arc_costs, costs):
     """Write the costs of the arcs from `first_arc` on, including those of bypassed states, to `costs`,
     float32 (num_arcs)."""
-    steps = np.empty(_MOST_STEPS)
+    steps = np.empty(_MAX_STEPS)
     for k in range(len(arc_costs)):
         _, extra = _settled(lm, lm.targets[first_arc + k], steps)
         costs[first_arc + k] = arc_costs[k] + extra
@@ -253,7 +253,7 @@ def close(lm, num_states, num_arcs, backoff_costs):
 
     backoff_costs  float32 (num_states), output
     """
-    numbers, steps, kept = np.empty(num_states, np.int32), np.empty(_MOST_STEPS), 0
+    numbers, steps, kept = np.empty(num_states, np.int32), np.empty(_MAX_STEPS), 0
     for state in range(num_states):
         numbers[state] = kept
         kept += not lm.bypassed[state]

@@ -10,7 +10,7 @@ unit u:
     v : word         to (t, v)                        for each arc of LG from s to t with unit v, except v = u
     epsilon : word   to (t, u), where only arcs of LG continue
 
-From (s, blank) there are the same arcs with all v, so "u u" needs a blank in between. Epsilons lead to
+From (s, blank) there are the same arcs with all v, so "u u" needs a blank between its units. Epsilons lead to
 separate states, in which no frame can be consumed, so every alignment of the units of a path of LG is exactly
 one path of TLG.
 

@@ -26,7 +26,7 @@ from pyasr.lang.fst import fst_ops as ops
 from pyasr.lang.lexicons.dict_dir import reserved
 from pyasr.lang.symbols import BACKOFF, EPSILON, SymbolTable
 
-MOST_COST = 228.0  # cost of a probability of 1e-99
+MAX_COST = 228.0  # cost of a probability of 1e-99
 _FORMS = {
     True: "'FROM TO WORD [COST]' or 'STATE [COST]'",
     False: "'FROM TO INPUT OUTPUT [COST]' or 'STATE [COST]'",
@@ -35,7 +35,7 @@ _STATE = re.compile(r"[0-9]{1,9}")
 _COST = re.compile(r"[+-]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?|inf(inity)?)", re.IGNORECASE)
 _HEAD_BYTES = 1 << 16  # size of the beginning of a file from which its format is detected
 _NAMED = 10  # maximum number of words in a message
-_LEAST_TRIED = 20_000  # minimum limit of states in the attempt to determinise a grammar
+_MIN_TRIED = 20_000  # minimum limit of states in the attempt to determinise a grammar
 
 
 @dataclass
@@ -241,13 +241,11 @@ def _check_labels(draft: _Draft, words: SymbolTable) -> None:
 
 def _check_costs(draft: _Draft) -> None:
     """Raise UserError for costs out of range; a final cost may be infinite, if a state is not final."""
-    for arc in np.flatnonzero(~(np.abs(draft.costs) <= MOST_COST))[:1]:
-        fault = (
-            f"a cost of {draft.costs[arc]:g} is not between -{MOST_COST:g} and {MOST_COST:g}, that of 1e-99"
-        )
+    for arc in np.flatnonzero(~(np.abs(draft.costs) <= MAX_COST))[:1]:
+        fault = f"a cost of {draft.costs[arc]:g} is not between -{MAX_COST:g} and {MAX_COST:g}, that of 1e-99"
         raise UserError(f"{draft.place(arc)}: {fault}; remove the arc, or give it another cost")
-    for state in np.flatnonzero(~((np.abs(draft.finals) <= MOST_COST) | (draft.finals == np.inf)))[:1]:
-        fault = f"a final cost of {draft.finals[state]:g} is not between -{MOST_COST:g} and {MOST_COST:g}"
+    for state in np.flatnonzero(~((np.abs(draft.finals) <= MAX_COST) | (draft.finals == np.inf)))[:1]:
+        fault = f"a final cost of {draft.finals[state]:g} is not between -{MAX_COST:g} and {MAX_COST:g}"
         raise UserError(
             f"{draft.path}: {fault}; give another one, or remove the line if the state is not final"
         )
@@ -290,9 +288,9 @@ def _check_silent_cycles(grammar: Fst, backoff: int, path: Path) -> None:
     silent = np.flatnonzero(grammar.ilabels == backoff)
     sources = grammar.sources
     while len(silent):
-        goes_on = np.zeros(grammar.num_states, bool)
-        goes_on[sources[silent]] = True
-        left = silent[goes_on[grammar.nextstates[silent]]]
+        continues = np.zeros(grammar.num_states, bool)
+        continues[sources[silent]] = True
+        left = silent[continues[grammar.nextstates[silent]]]
         if len(left) == len(silent):
             fault = f"{len(left)} arc(s) without an input word are in a cycle or lead into one"
             raise UserError(f"{path}: {fault}; remove epsilons (fstrmepsilon), or one arc of the cycle")
@@ -308,7 +306,7 @@ def _check_determinisable(grammar: Fst, words: SymbolTable, path: Path) -> None:
     if not len(twice):
         return
     try:
-        ops.determinize_star(grammar, max_states=max(_LEAST_TRIED, 10 * grammar.num_states))
+        ops.determinize_star(grammar, max_states=max(_MIN_TRIED, 10 * grammar.num_states))
     except UserError:
         word = words.symbol(labels[twice[0]])
         fault = (

@@ -12,7 +12,7 @@ from pyasr.lang.lexicons.dict_dir import POSITIONS
 from pyasr.lang.lexicons.lexicon import Lexicon, read_lexicon
 from pyasr.lang.symbols import EPSILON, SymbolTable
 
-_MOST = (1 << 31) - 1
+_MAX_INT32 = (1 << 31) - 1
 _ROOT = re.compile(r"(shared|not-shared)\s+(split|not-split)((?:\s+[0-9]{1,9})+)")
 _BOUNDARY = re.compile(r"([0-9]{1,9})\s+(nonword|begin|end|internal|singleton)")
 
@@ -200,9 +200,9 @@ class LangDir:
             raise UserError(
                 f"{self.path / name}: not a list of whole numbers ({error}); run utils/validate_lang.py"
             ) from None
-        if any(not 0 <= number <= _MOST for row in rows for number in row):
+        if any(not 0 <= number <= _MAX_INT32 for row in rows for number in row):
             raise UserError(
-                f"{self.path / name}: a number below 0 or above {_MOST}; run utils/validate_lang.py"
+                f"{self.path / name}: a number below 0 or above {_MAX_INT32}; run utils/validate_lang.py"
             )
         return rows
 

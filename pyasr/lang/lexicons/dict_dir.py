@@ -96,12 +96,12 @@ def _read_lexicon(directory: Path) -> tuple[Lexicon, SilenceProbs | None]:
     )
     for name in others:
         other = read_lexicon(directory / name)
-        _check_holds_all(directory, name, other, first, lexicon)
-        _check_holds_all(directory, first, lexicon, name, other)
+        _check_is_in_other(directory, name, other, first, lexicon)
+        _check_is_in_other(directory, first, lexicon, name, other)
     return lexicon, silence_probs
 
 
-def _check_holds_all(directory: Path, name: str, lexicon: Lexicon, other_name: str, other: Lexicon) -> None:
+def _check_is_in_other(directory: Path, name: str, lexicon: Lexicon, other_name: str, other: Lexicon) -> None:
     lacking = [
         (word, phones) for word, _, phones in lexicon.rows() if phones not in other.entries.get(word, ())
     ]

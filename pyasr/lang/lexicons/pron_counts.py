@@ -21,11 +21,9 @@ from pyasr.lang.lexicons.dict_dir import POSITIONS
 from pyasr.lang.symbols import EPSILON, write_lines
 
 BEGIN, END = ("<s>",), ("</s>",)
-PRON_COUNTS, SILENCE_COUNTS, BIGRAM_COUNTS = (
-    "pron_counts_nowb.txt",
-    "sil_counts_nowb.txt",
-    "pron_bigram_counts_nowb.txt",
-)
+PRON_COUNTS = "pron_counts_nowb.txt"
+SILENCE_COUNTS = "sil_counts_nowb.txt"
+BIGRAM_COUNTS = "pron_bigram_counts_nowb.txt"
 Token = tuple[str, ...]  # a word and its phones
 
 

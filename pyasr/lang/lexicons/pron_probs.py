@@ -31,7 +31,7 @@ from pyasr.lang.lexicons.pron_counts import BEGIN, END, PronCounts, SilenceCount
 from pyasr.lang.lexicons.silence_probs import SilenceProbs, WordSilence
 from pyasr.lang.symbols import EPSILON
 
-_LEAST, _LEAST_OVERALL = 0.01, 1e-6
+_MIN_PROB, _MIN_OVERALL = 0.01, 1e-6
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def silence_probabilities(tokens: list[Token], counts: PronCounts, options: Pron
     num_places = sum(found.before + found.none_before for found in counts.silences.values())
     if not num_places:
         raise UserError("the counts of silences are empty; count again with steps/get_prons.py")
-    overall = max(total / num_places, _LEAST_OVERALL)
+    overall = max(total / num_places, _MIN_OVERALL)
     after = {
         token: _after(counts.silences.get(token, nothing), overall, options) for token in {*tokens, BEGIN}
     }
@@ -101,7 +101,7 @@ def _after(found: SilenceCounts, overall: float, options: PronProbOptions) -> fl
     """P(s | w)."""
     weight = options.silence_smoothing
     share = (found.after + weight * overall) / (found.after + found.none_after + weight)
-    return min(max(share, _LEAST), 1.0 - _LEAST)
+    return min(max(share, _MIN_PROB), 1.0 - _MIN_PROB)
 
 
 def _expected(
@@ -122,7 +122,7 @@ def _corrections(
     """F(s | w), F(n | w)."""
     weight, (with_silence, without) = options.correction_smoothing, expected.get(token, (0.0, 0.0))
     pairs = (found.before, with_silence), (found.none_before, without)
-    return tuple(max((seen + weight) / (wanted + weight), _LEAST) for seen, wanted in pairs)
+    return tuple(max((seen + weight) / (wanted + weight), _MIN_PROB) for seen, wanted in pairs)
 
 
 def add_probabilities(content: DictDir, counts: PronCounts, options: PronProbOptions) -> DictDir:

@@ -75,11 +75,9 @@ class _Chains:
         self._phones = np.array([phone for phones in lexicon.phones for phone in phones], np.int64)
         self._first = np.cumsum(lengths) - lengths
         self._last = np.cumsum(lengths) - 1
-        self._words, self._costs, self._around = (
-            np.asarray(lexicon.words),
-            np.asarray(lexicon.costs, np.float64),
-            around,
-        )
+        self._words = np.asarray(lexicon.words)
+        self._costs = np.asarray(lexicon.costs, np.float64)
+        self._around = around
         self.num_states = _FIRST_FREE + len(self._phones)
         self.after = np.array([word.after for word in around])
 

@@ -19,8 +19,8 @@ from collections.abc import Iterator
 import numpy as np
 
 _STEPS = 30
-_MOST = 50.0  # limit of |ln r|
-_MOST_ITERATIONS = 1000
+_MAX_LOG_RATIO = 50.0  # limit of |ln r|
+_MAX_ITERATIONS = 1000
 
 
 def mix(first: np.ndarray, second: np.ndarray, weight: float) -> np.ndarray:
@@ -32,7 +32,7 @@ def mix(first: np.ndarray, second: np.ndarray, weight: float) -> np.ndarray:
 def best_weight(first: np.ndarray, second: np.ndarray) -> float:
     """v from ln p_1 and ln p_2 of the words of a text, to four decimals; 0 or 1 if one of the models does not
     help."""
-    excess = np.expm1(np.clip(second - first, -_MOST, _MOST))
+    excess = np.expm1(np.clip(second - first, -_MAX_LOG_RATIO, _MAX_LOG_RATIO))
     low, high = 0.0, 1.0
     for _ in range(_STEPS):
         middle = (low + high) / 2
@@ -53,7 +53,7 @@ def em_weights(scores: np.ndarray, tolerance: float) -> Iterator[tuple[np.ndarra
     greatest = scores.max(0)
     relative = np.exp(scores - greatest)
     weights = np.full(len(scores), 1 / len(scores))
-    for _ in range(_MOST_ITERATIONS):
+    for _ in range(_MAX_ITERATIONS):
         parts = weights[:, None] * relative
         total = parts.sum(0)
         yield weights, float((np.log(total) + greatest).mean())

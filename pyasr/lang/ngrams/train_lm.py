@@ -130,10 +130,8 @@ def read_ids(path: Path, vocabulary: list[str], options: TextOptions) -> tuple[n
     Raises UserError as `train` does.
     """
     lines = np.frombuffer(read_lines_of_words(path, options.text_ids), np.uint8)
-    flat, lengths = (
-        np.empty(len(lines) // 2 + 1, np.int64),
-        np.empty(int((lines == ord("\n")).sum()) + 1, np.int64),
-    )
+    flat = np.empty(len(lines) // 2 + 1, np.int64)
+    lengths = np.empty(int((lines == ord("\n")).sum()) + 1, np.int64)
     table = word_table([word.encode() for word in (*vocabulary, *RESERVED_WORDS)])
     num_words, num_lines = map_lines(lines, *table, int(options.text_ids), flat, lengths)
     flat, lengths = flat[:num_words], lengths[:num_lines]

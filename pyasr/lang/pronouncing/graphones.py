@@ -24,7 +24,7 @@ from pyasr.lang.ngrams.ngram import BEGIN, END, estimate
 _FEW_WORDS = 1000
 # per graphone. More phones, or two letters per graphone, gave more errors on held-out words of the CMU
 # dictionary.
-MOST_PHONES = 2
+MAX_PHONES = 2
 
 
 @dataclass
@@ -56,16 +56,14 @@ def _accumulate(letters, letter_offsets, phones, phone_offsets, base, prob, coun
     that can be segmented."""
     total = 0.0
     for w in range(len(letter_offsets) - 1):
-        x, y = (
-            letters[letter_offsets[w] : letter_offsets[w + 1]],
-            phones[phone_offsets[w] : phone_offsets[w + 1]],
-        )
+        x = letters[letter_offsets[w] : letter_offsets[w + 1]]
+        y = phones[phone_offsets[w] : phone_offsets[w + 1]]
         n, m = len(x), len(y)
         alpha, beta = np.zeros((n + 1, m + 1)), np.zeros((n + 1, m + 1))
         alpha[0, 0] = beta[n, m] = 1.0
         for i in range(1, n + 1):
             for j in range(m + 1):
-                for b in range(min(j, MOST_PHONES) + 1):
+                for b in range(min(j, MAX_PHONES) + 1):
                     alpha[i, j] += alpha[i - 1, j - b] * prob[_unit(x[i - 1], y, j, b, base)]
         if alpha[n, m] <= 0:
             continue
@@ -74,7 +72,7 @@ def _accumulate(letters, letter_offsets, phones, phone_offsets, base, prob, coun
             for j in range(m, -1, -1):
                 if beta[i, j] == 0:
                     continue
-                for b in range(min(j, MOST_PHONES) + 1):
+                for b in range(min(j, MAX_PHONES) + 1):
                     unit = _unit(x[i - 1], y, j, b, base)
                     counts[unit] += alpha[i - 1, j - b] * prob[unit] * beta[i, j] / alpha[n, m]
                     beta[i - 1, j - b] += prob[unit] * beta[i, j]
@@ -86,16 +84,14 @@ def _segment(letters, letter_offsets, phones, phone_offsets, base, log_prob, uni
     """Write the best segmentation of every word to `units` (one per letter). Returns which words have one."""
     possible = np.zeros(len(letter_offsets) - 1, np.bool_)
     for w in range(len(letter_offsets) - 1):
-        x, y = (
-            letters[letter_offsets[w] : letter_offsets[w + 1]],
-            phones[phone_offsets[w] : phone_offsets[w + 1]],
-        )
+        x = letters[letter_offsets[w] : letter_offsets[w + 1]]
+        y = phones[phone_offsets[w] : phone_offsets[w + 1]]
         n, m = len(x), len(y)
         best, back = np.full((n + 1, m + 1), -np.inf), np.full((n + 1, m + 1), -1)
         best[0, 0] = 0.0
         for i in range(1, n + 1):
             for j in range(m + 1):
-                for b in range(min(j, MOST_PHONES) + 1):
+                for b in range(min(j, MAX_PHONES) + 1):
                     value = best[i - 1, j - b] + log_prob[_unit(x[i - 1], y, j, b, base)]
                     if value > best[i, j]:
                         best[i, j], back[i, j] = value, b

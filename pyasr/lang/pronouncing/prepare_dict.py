@@ -36,7 +36,7 @@ from pyasr.lang.symbols import read_word_lines, write_lines
 
 CMUDICT, LETTERS = "cmudict", "letters"  # dictionaries that are not files
 SILENCE, SPOKEN_NOISE = "SIL", "SPN"
-MOST_LEFT_OUT = 1 / 3  # of the running words; above it, the dictionary is probably a wrong one
+MAX_SKIPPED = 1 / 3  # of the running words; above it, the dictionary is probably a wrong one
 _NOISE = re.compile(r"[<\[{].*[>\]}]$")
 _NOISE_VARIANTS: dict[Phones, float] = {(SPOKEN_NOISE,): 1.0}
 
@@ -96,7 +96,7 @@ class Vocabulary:
     silence: tuple[str, ...] = (SILENCE, SPOKEN_NOISE)
 
     @property
-    def share_left_out(self) -> float:
+    def share_skipped(self) -> float:
         """Fraction of the running words without a pronunciation."""
         return sum(self.counts[word] for word, guess in self.missing.items() if guess is None) / max(
             self.counts.total(), 1
@@ -299,7 +299,7 @@ def _report_missing(text: Path, vocabulary: Vocabulary, options: DictOptions) ->
             options.fallback == "letters"
         )
         raise UserError(f"{text}: none of its words has a pronunciation {source}; {hint}")
-    if vocabulary.share_left_out > MOST_LEFT_OUT:
+    if vocabulary.share_skipped > MAX_SKIPPED:
         log.warning(f"{vocabulary.summary()}; {hint}")
     else:
         log.info(vocabulary.summary())

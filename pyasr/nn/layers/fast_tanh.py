@@ -10,7 +10,7 @@ from torch import nn
 from pyasr.tensor.processor import agrees
 
 # maximum number of dimensions of a tensor that oneDNN accepts from torch; it does not accept scalars
-_MOST_DIMENSIONS = 5
+_MAX_DIMENSIONS = 5
 _TOLERANCE = 2.0**-7  # one bit of bfloat16
 
 
@@ -51,6 +51,6 @@ def _is_for_onednn(x: torch.Tensor) -> bool:
         x.dtype == torch.bfloat16
         and x.device.type == "cpu"
         and x.numel() > 0
-        and 1 <= x.dim() <= _MOST_DIMENSIONS
+        and 1 <= x.dim() <= _MAX_DIMENSIONS
     )
     return is_taken and computes_bfloat16()

@@ -140,10 +140,8 @@ class LaggedNaturalGradient:
         column = None
         if self.last is not None:
             column = 1 - (self.last.mT @ ht)[0, 0]
-            before, after = (
-                before + x.shape[1],
-                after + torch.linalg.vector_norm(column, dtype=after.dtype).square(),
-            )
+            before = before + x.shape[1]
+            after = after + torch.linalg.vector_norm(column, dtype=after.dtype).square()
         if self.updates:
             self.update_gram(x, ht)
             self.traces.copy_(before)

@@ -109,12 +109,10 @@ class Lstm(nn.Module):
         super().__init__()
         self.cell_dim, self.recurrent_dim = cell_dim, recurrent_dim or cell_dim
         self.output_dim = recurrent_dim + nonrecurrent_dim or cell_dim
-        self.cell_clip, self.delay, self.backward, self.gradient_clip = (
-            cell_clip,
-            delay,
-            backward,
-            gradient_clip,
-        )
+        self.cell_clip = cell_clip
+        self.delay = delay
+        self.backward = backward
+        self.gradient_clip = gradient_clip
         self.input = Linear(input_dim, 4 * cell_dim, bias)
         self.recurrent = Linear(self.recurrent_dim, 4 * cell_dim, bias=False)
         self.projection = Linear(cell_dim, self.output_dim, bias=projection_bias) if recurrent_dim else None
@@ -295,10 +293,8 @@ def reverse(x: Tensor, lengths: Tensor | None = None) -> Tensor:
     if lengths is None:
         return x.flip(0)
     num_frames, num_sequences, _ = x.shape
-    frames, sequences = (
-        torch.arange(num_frames, device=x.device)[:, None],
-        torch.arange(num_sequences, device=x.device),
-    )
+    frames = torch.arange(num_frames, device=x.device)[:, None]
+    sequences = torch.arange(num_sequences, device=x.device)
     source = torch.where(frames < lengths, lengths - 1 - frames, frames)
     return x.flatten(0, 1).index_select(0, (source * num_sequences + sequences).flatten()).view_as(x)
 

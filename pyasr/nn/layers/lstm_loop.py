@@ -90,24 +90,18 @@ class Recurrence(torch.autograd.Function):
         """Derivatives from the last frame to the first, then the gradients of the weights."""
         a, cells, m, y, by_recurrent, by_cells, peepholes = ctx.saved_tensors
         num, layer = len(ctx.layers), ctx.layers[0]
-        dy, dcells = (
-            _together(derivatives[:num], y[:, 1:]),
-            _together(derivatives[num : 2 * num], cells[:, 1:], is_optional=True),
-        )
-        da, dc, dr = (
-            torch.empty_like(a),
-            torch.zeros_like(cells[:, 0]),
-            torch.zeros_like(y[:, 0, :, : layer.recurrent_dim]),
-        )
+        dy = _together(derivatives[:num], y[:, 1:])
+        dcells = _together(derivatives[num : 2 * num], cells[:, 1:], is_optional=True)
+        da = torch.empty_like(a)
+        dc = torch.zeros_like(cells[:, 0])
+        dr = torch.zeros_like(y[:, 0, :, : layer.recurrent_dim])
         by_y = None if by_cells is None else torch.empty_like(m[:, 0])
         back, feed_back = cells_for(a).step_back, _FeedBack(layer, by_recurrent, dr, ctx.needs_input_grad[1])
-        dys, das, gates, frames, before = (
-            dy.unbind(1),
-            da.unbind(1),
-            a.unbind(1),
-            cells[:, 1:].unbind(1),
-            cells.unbind(1),
-        )
+        dys = dy.unbind(1)
+        das = da.unbind(1)
+        gates = a.unbind(1)
+        frames = cells[:, 1:].unbind(1)
+        before = cells.unbind(1)
         for t in reversed(range(len(dys))):
             feed_back.bound(dys[t])
             if dcells is not None:
@@ -143,12 +137,10 @@ class _FeedBack:
 
     def __init__(self, layer: LoopedLayer, by_recurrent: Tensor, dr: Tensor, is_to_state: bool):
         self._is_to_state = is_to_state
-        self._dim, self._limit, self._by_recurrent, self._dr = (
-            layer.recurrent_dim,
-            layer.gradient_clip,
-            by_recurrent,
-            dr,
-        )
+        self._dim = layer.recurrent_dim
+        self._limit = layer.gradient_clip
+        self._by_recurrent = by_recurrent
+        self._dr = dr
         self._is_all_fed_back = layer.projection is not None and layer.output_dim == layer.recurrent_dim
         self._cells = cells_for(dr)
 

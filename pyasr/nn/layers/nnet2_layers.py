@@ -32,7 +32,7 @@ import torch
 from torch import nn
 
 FLOOR = 2.0**-66
-GREATEST_LOG_RATIO = 80.0  # maximum log ratio of two outputs of a class: keeps their sum within float32
+MAX_LOG_RATIO = 80.0  # maximum log ratio of two outputs of a class: keeps their sum within float32
 
 
 def _widened(x: torch.Tensor) -> torch.Tensor:
@@ -100,7 +100,7 @@ class _SumGroupFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx, z, extras):
         first, copies = z[:, : z.shape[1] - len(extras)], z[:, z.shape[1] - len(extras) :]
-        ratios = (copies - first.index_select(1, extras)).clamp_(max=GREATEST_LOG_RATIO).exp_()
+        ratios = (copies - first.index_select(1, extras)).clamp_(max=MAX_LOG_RATIO).exp_()
         sums = torch.ones_like(first).index_add_(1, extras, ratios)
         ctx.save_for_backward(ratios, sums, extras)
         return first + sums.log()

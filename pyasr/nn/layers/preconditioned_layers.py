@@ -44,7 +44,7 @@ from pyasr.tensor.products import add_mm, affine, mm
 from pyasr.tensor.squares import Number
 
 FACTORS_RANK, FACTORS_UPDATE_PERIOD = 8, 10  # of Kaldi's NaturalGradientPerElementScaleComponent
-_GREATEST = torch.finfo(torch.float32).max
+_MAX_FLOAT32 = torch.finfo(torch.float32).max
 
 
 class Unchanged:
@@ -115,10 +115,8 @@ class LayerPreconditioner:
         self.input = make_side(options, dim_in, options.ng_rank_in)
         self.output = make_side(options, dim_out, options.ng_rank_out)
         self.sides = self.input, self.output
-        self.max_change_per_sample, self.max_gradient_per_sample = (
-            options.max_change_per_sample,
-            options.max_gradient_per_sample,
-        )
+        self.max_change_per_sample = options.max_change_per_sample
+        self.max_gradient_per_sample = options.max_gradient_per_sample
         self.relative_rate, self.rate = 1.0, 0.0
 
     def accumulate(self, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None) -> None:
@@ -218,7 +216,7 @@ def _fold(y: Tensor, scale: Number) -> tuple[Tensor, float]:
     becomes infinite, as on other devices."""
     if isinstance(scale, Tensor):
         return y * scale.to(y.dtype), 1.0
-    return y, scale if scale <= _GREATEST else math.inf
+    return y, scale if scale <= _MAX_FLOAT32 else math.inf
 
 
 def _gradient(parameter: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from pyasr.tensor.products import mm
 
 PERIOD = 4  # minibatches between two steps
-_LEAST = 1e-30
+_MIN_TRACE = 1e-30
 
 
 def keep_semi_orthogonal(layer: nn.Linear) -> nn.Linear:
@@ -57,8 +57,8 @@ def approach_semi_orthogonal(m: Tensor) -> None:
     """Make one step as above, in place, on a float32 or float64 matrix."""
     m = m if len(m) <= m.shape[1] else m.T
     p = mm(m, m.T)
-    trace, square = p.trace().clamp(min=_LEAST), p.square().sum()
-    r, scale = len(m) * square / trace.square(), (square / trace).clamp(min=_LEAST)  # a^2
+    trace, square = p.trace().clamp(min=_MIN_TRACE), p.square().sum()
+    r, scale = len(m) * square / trace.square(), (square / trace).clamp(min=_MIN_TRACE)  # a^2
     four_nu = torch.where(r > 1.02, torch.where(r > 1.1, 1 / 8, 1 / 4), 1 / 2).to(p)
     p.diagonal().sub_(scale)
     m.sub_(mm(p.mul_(four_nu / scale), m))

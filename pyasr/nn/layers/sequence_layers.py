@@ -50,11 +50,9 @@ class Splice(SequenceLayer):
     def __init__(self, dim_in: int, offsets: list[int], stride: int = 1):
         super().__init__()
         self.offsets, self.stride = offsets, stride
-        self.left, self.right, self.dim_out = (
-            max(0, -min(offsets)),
-            max(0, max(offsets)),
-            dim_in * len(offsets),
-        )
+        self.left = max(0, -min(offsets))
+        self.right = max(0, max(offsets))
+        self.dim_out = dim_in * len(offsets)
 
     def forward(self, x: Tensor) -> Tensor:
         """See the class."""
@@ -164,12 +162,10 @@ class WindowRecurrent(SequenceLayer):
 
     def __init__(self, directions: list[Lstm], left: int, right: int, dropout: nn.Module | None = None):
         super().__init__()
-        self.directions, self.left, self.right, self.dropout = (
-            nn.ModuleList(directions),
-            left,
-            right,
-            dropout or nn.Identity(),
-        )
+        self.directions = nn.ModuleList(directions)
+        self.left = left
+        self.right = right
+        self.dropout = dropout or nn.Identity()
         self.dim_out = sum(lstm.output_dim for lstm in directions)
         for lstm in directions:
             lstm.in_loop = "windows around frames"

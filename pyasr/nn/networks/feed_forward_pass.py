@@ -114,11 +114,9 @@ class FeedForwardPass:
         self.by_weights, self.by_biases = gradients[::2], gradients[1::2]
         self.num_classes, self.groups = network.affine_layers[-1].out_features, groups
         self.activation = ACTIVATIONS[type(network.layers[1])]
-        num_hidden, (width, input_dim), make = (
-            len(self.weights) - 1,
-            self.weights[0].shape,
-            self.weights[0].new_zeros,
-        )
+        num_hidden = len(self.weights) - 1
+        (width, input_dim) = self.weights[0].shape
+        make = self.weights[0].new_zeros
         self.x, self.targets = make(num_rows, input_dim), make(num_rows, dtype=torch.int64)
         self.a, self.y = make(num_hidden, num_rows, width), make(num_hidden, num_rows, width)
         self.z = make(num_rows, len(self.weights[-1]))

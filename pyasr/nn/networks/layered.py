@@ -38,7 +38,7 @@ from pyasr.nn.networks.kinds.layer_register import LayerKind, find_kind, kinds
 
 _CHUNKS = 64  # chunks of an utterance that are computed as a batch
 # minimum frames of a chunk if chunks have no influence: in total, per frame of context
-_LEAST_FRAMES, _LEAST_PER_CONTEXT = 100, 10
+_MIN_FRAMES, _MIN_PER_CONTEXT = 100, 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,7 +182,7 @@ class LayeredNetwork(Described):
         whole = whole_outputs(len(x), self.subsampling)
         chunk = self.chunk or whole
         if not self.is_recurrent:
-            least = max(chunk, _LEAST_FRAMES, _LEAST_PER_CONTEXT * (self.left + self.right))
+            least = max(chunk, _MIN_FRAMES, _MIN_PER_CONTEXT * (self.left + self.right))
             chunk = whole_outputs(-(-whole // max(whole // least, 1)), self.subsampling)
         begins = chunk_begins(len(x), chunk, self.subsampling)
         last = int(begins[-1])

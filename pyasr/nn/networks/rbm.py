@@ -40,9 +40,9 @@ from torch import nn
 from pyasr.tensor.products import add_mm, affine
 from pyasr.tensor.random_bits import sample_bernoulli
 
-GREATEST_RATIO = 2.0  # maximum ratio of the standard deviations of reconstruction and data
-LEAST_ROWS = 16  # minimum number of rows for a comparison of standard deviations
-LEAST_ACTIVATION = 1e-4  # mean activations are clipped to [1e-4, 1 - 1e-4] before the logit
+MAX_RATIO = 2.0  # maximum ratio of the standard deviations of reconstruction and data
+MIN_ROWS = 16  # minimum number of rows for a comparison of standard deviations
+MIN_ACTIVATION = 1e-4  # mean activations are clipped to [1e-4, 1 - 1e-4] before the logit
 
 
 class Reconstruction(NamedTuple):
@@ -75,7 +75,7 @@ class Rbm(nn.Module):
         self.hidden_bias.zero_()
         self.visible_bias.zero_()
         if mean_activation is not None:
-            self.visible_bias.copy_(torch.logit(mean_activation, eps=LEAST_ACTIVATION))
+            self.visible_bias.copy_(torch.logit(mean_activation, eps=MIN_ACTIVATION))
 
     def hidden(self, v: torch.Tensor) -> torch.Tensor:
         """Probabilities of the hidden units (3): (N, V) to (N, H)."""
@@ -111,7 +111,7 @@ def descend(rbm: Rbm, of: Reconstruction, l2: float) -> None:
     rbm.visible_bias.grad.copy_(_column_sums(of.reconstruction) - _column_sums(of.data))
 
 
-def explosion(of: Reconstruction, least_rows: int = LEAST_ROWS) -> torch.Tensor:
+def explosion(of: Reconstruction, least_rows: int = MIN_ROWS) -> torch.Tensor:
     """Factor by which to shrink a Gaussian machine, on the device: 1 unless the reconstruction varies too
     much.
 
@@ -122,7 +122,7 @@ def explosion(of: Reconstruction, least_rows: int = LEAST_ROWS) -> torch.Tensor:
         return torch.ones((), device=of.data.device)
     data, reconstruction = _deviation(of.data), _deviation(of.reconstruction)
     return torch.where(
-        (data > 0) & (reconstruction > GREATEST_RATIO * data), data / reconstruction, torch.ones_like(data)
+        (data > 0) & (reconstruction > MAX_RATIO * data), data / reconstruction, torch.ones_like(data)
     )
 
 

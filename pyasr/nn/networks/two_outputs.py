@@ -28,8 +28,8 @@ class TwoOutputs(Described):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(N, left + T + right, input_dim) to the logits of both, (N, T', num_pdfs) each."""
         hidden = self.main.hidden(x)
-        alike = hidden.detach() + self.share * (hidden - hidden.detach())
-        return self.main.output(hidden).transpose(0, 1), self.second(alike).transpose(0, 1)
+        scaled = hidden.detach() + self.share * (hidden - hidden.detach())
+        return self.main.output(hidden).transpose(0, 1), self.second(scaled).transpose(0, 1)
 
     @property
     def affine_layers(self) -> list[nn.Module]:

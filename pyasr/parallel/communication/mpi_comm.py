@@ -78,7 +78,7 @@ class MpiComm(BaseComm):
         return RingAllreduce(self)
 
     def _is_large(self, num_bytes: int) -> bool:
-        """Whether a ring is faster than MPICH's sum of so many bytes (benchmarks/ring_allreduce.py;
+        """Whether a ring is faster than MPICH's sum of `num_bytes` bytes (benchmarks/ring_allreduce.py;
         docs/parallel/topologies.md)."""
         return num_bytes >= _LARGE_WITHIN_HOST or (num_bytes >= _LARGE_BETWEEN_HOSTS and self.spans_hosts)
 

@@ -10,8 +10,8 @@ With C rounds in a cycle and rho the spectral radius of the product of a cycle, 
 rho^(1/C) is the *contraction* of one mixing, and 1 - rho^(1/C) is the spectral gap. If the product is 0, a
 cycle ends in the exact mean.
 
-Most rounds treat all ranks alike: W_k does not change if all ranks are shifted by b places (b = 1: rings,
-exponential; 2: pairs). Such a matrix is block circulant. A discrete Fourier transform over the P/b places
+Most rounds treat all ranks in the same way: W_k does not change if all ranks are shifted by b places (b = 1:
+rings, exponential; 2: pairs). Such a matrix is block circulant. A discrete Fourier transform over P/b places
 decomposes it into P/b matrices of b x b and preserves products and norms. So thousands of ranks take little
 time; if there is no such b, b is P.
 

@@ -7,8 +7,8 @@ import signal
 from typing import BinaryIO
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_MOST_WAITING_BYTES = 1 << 20  # maximum capacity of a pipe
-_TOLD = "the audio received by then was transcribed"
+_MAX_WAITING_BYTES = 1 << 20  # maximum capacity of a pipe
+_NOTE = "the audio received by then was transcribed"
 
 
 class LiveInput:
@@ -22,7 +22,7 @@ class LiveInput:
     """
 
     def __init__(self, pipe: BinaryIO):
-        self._pipe, self._num_left = pipe, _MOST_WAITING_BYTES
+        self._pipe, self._num_left = pipe, _MAX_WAITING_BYTES
         self._held_back: int | None = None
 
     def __enter__(self) -> LiveInput:
@@ -60,5 +60,5 @@ class LiveInput:
         try:
             signal.raise_signal(number)
         except KeyboardInterrupt as stop:
-            stop.args = (_TOLD,)
+            stop.args = (_NOTE,)
             raise

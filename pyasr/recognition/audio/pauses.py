@@ -22,7 +22,7 @@ from pyasr.base.errors import UserError
 _STEP_S, _WINDOW_STEPS = 0.01, 10
 # converted to float64 at once, because a recording of hours is far larger than its levels
 _BLOCK_STEPS = 1000
-_LOW, _HIGH, _SHARE, _LEAST_RANGE_DB = 0.05, 0.95, 0.3, 10.0
+_LOW, _HIGH, _SHARE, _MIN_RANGE_DB = 0.05, 0.95, 0.3, 10.0
 _FLOOR = 1.0  # minimum mean square of samples at int16 scale: digital silence counts as rounding noise
 
 
@@ -88,7 +88,7 @@ def _pause_middles(levels: np.ndarray, least: int) -> np.ndarray:
     """The steps in the middle of pauses, ascending."""
     low, high = np.quantile(levels, [_LOW, _HIGH])
     quiet = (
-        levels < low + _SHARE * (high - low) if high - low >= _LEAST_RANGE_DB else np.zeros(len(levels), bool)
+        levels < low + _SHARE * (high - low) if high - low >= _MIN_RANGE_DB else np.zeros(len(levels), bool)
     )
     edges = np.flatnonzero(np.diff(np.concatenate([[0], quiet.astype(np.int8), [0]])))
     begins, ends = edges[::2], edges[1::2]

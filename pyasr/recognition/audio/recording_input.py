@@ -51,9 +51,9 @@ _TOO_LONG = (
     "utils/transcribe.py --stream true MODEL -'"
 )
 # memory for a block is allocated before it is read, whatever its header says
-_BLOCK_S, _MOST_BLOCK_BYTES = 0.1, 1 << 20
-_MOST_FLOAT = 256.0  # 48 dB above full scale
-_MOST_TAIL_BYTES = 1 << 20  # of other chunks that are examined
+_BLOCK_S, _MAX_BLOCK_BYTES = 0.1, 1 << 20
+_MAX_FLOAT = 256.0  # 48 dB above full scale
+_MAX_TAIL_BYTES = 1 << 20  # of other chunks that are examined
 _EXTENSIBLE, _EXTENSIBLE_BYTES, _SKIPPED_BYTES = b"\xfe\xff", 40, 1 << 16
 # KSDATAFORMAT_SUBTYPE_PCM in the extension of a header
 _PCM = bytes.fromhex("0100000000001000800000aa00389b71")
@@ -130,7 +130,7 @@ def _refuse(error: OSError) -> None:
 def read_recordings(path: Path, channels: str = MIX) -> list[Recording]:
     """The channels of an audio file, or their mean. Raises UserError for a file that is missing, damaged, not
     audio or too long for memory, and for a device."""
-    with as_a_whole(str(path)):
+    with within_memory(str(path)):
         return split_channels(
             Path(path).name, *decode_audio(io.BytesIO(read_file(path)), str(path), _ADVICE), channels
         )
@@ -141,7 +141,7 @@ def of_bytes(content: bytes, name: str, channels: str = MIX) -> list[Recording]:
     return split_channels(name, *decode_audio(io.BytesIO(content), name, _ADVICE), channels)
 
 
-def as_a_whole(name: str) -> AbstractContextManager:
+def within_memory(name: str) -> AbstractContextManager:
     """Context for the use of a whole recording with this name; raises UserError if memory runs out."""
     return enough_for(name, "the whole recording", _TOO_LONG)
 
@@ -205,17 +205,18 @@ def live_blocks(file: Readable, raw_rate: int | None = None) -> tuple[str, int, 
         )
     num_bytes = 2 * audio.getnchannels()
     size = audio.getnframes() * num_bytes
-    is_told = size and not is_of_stream(size)
-    read = audio.readframes if is_told else lambda num: file.read(num * num_bytes)  # to the end of the pipe
+    has_length = size and not is_of_stream(size)
+    # without a length, to the end of the pipe
+    read = audio.readframes if has_length else lambda num: file.read(num * num_bytes)
     blocks = _blocks_of(read, audio.getframerate(), audio.getnchannels())
-    return "stdin", audio.getframerate(), _until_tail(blocks, file, size) if is_told else blocks
+    return "stdin", audio.getframerate(), _until_tail(blocks, file, size) if has_length else blocks
 
 
 def _until_tail(blocks: Iterator[np.ndarray], file: Readable, num_bytes: int) -> Iterator[np.ndarray]:
     """The blocks of `num_bytes` bytes of audio. Raises UserError if anything except other chunks follows in
     `file`."""
     yield from blocks
-    rest = file.read(_MOST_TAIL_BYTES)
+    rest = file.read(_MAX_TAIL_BYTES)
     if not audio_tails.is_tail_of_wav(rest):
         found = (
             f"its header declares {num_bytes} bytes of audio, but further bytes follow that are not "
@@ -261,7 +262,7 @@ def _format_chunk(file: Readable) -> bytes:
 
 def _blocks_of(read, rate: int, num_channels: int) -> Iterator[np.ndarray]:
     """Blocks from `read`, a function of a number of samples, until it returns nothing."""
-    size = max(min(round(_BLOCK_S * rate), _MOST_BLOCK_BYTES // (2 * num_channels)), 1)
+    size = max(min(round(_BLOCK_S * rate), _MAX_BLOCK_BYTES // (2 * num_channels)), 1)
     while content := read(size):
         whole = np.frombuffer(content[: len(content) // (2 * num_channels) * (2 * num_channels)], "<i2")
         yield whole.reshape(-1, num_channels).mean(1, dtype=np.float32) / np.float32(INT16_SCALE)
@@ -285,6 +286,6 @@ def at_int16_scale(samples) -> np.ndarray:
         raise UserError(f"samples of type {samples.dtype}; give int16, or floats between -1 and 1")
     if not np.isfinite(samples).all():
         raise UserError("samples that are not finite numbers; check their source")
-    if (most := np.abs(samples).max(initial=0.0)) > _MOST_FLOAT:
+    if (most := np.abs(samples).max(initial=0.0)) > _MAX_FLOAT:
         raise UserError(f"samples of up to {most:g}; give floats between -1 and 1, or whole numbers as int16")
     return samples.astype(np.float32) * np.float32(INT16_SCALE)

@@ -98,10 +98,8 @@ class Adaptation:
             options.lattices, options.decode.lattice_beam, options.decode.acoustic_scale
         )
         silence = LangDir(graph).silence_phones, options.adapt.silence_weight, options.decode.acoustic_scale
-        self._before, self._after = (
-            LatticePosteriors(trans, *silence),
-            LatticePosteriors(self.trans, *silence),
-        )
+        self._before = LatticePosteriors(trans, *silence)
+        self._after = LatticePosteriors(self.trans, *silence)
 
     def __call__(
         self,
@@ -112,10 +110,8 @@ class Adaptation:
     ) -> Adapted:
         """Decode the utterances of a speaker and adapt to all of them. The first ones, whose posteriors are
         `known`, are not decoded; `names`: the names of the others, for messages."""
-        decoder, num_known = (
-            self.decoder.with_options(self.options.adapt.first(self.options.decode)),
-            len(known),
-        )
+        decoder = self.decoder.with_options(self.options.adapt.first(self.options.decode))
+        num_known = len(known)
         lattices = self._decode(
             decoder, self.aligner, features[num_known:], names, num_threads, self._compact
         )

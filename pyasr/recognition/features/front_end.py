@@ -7,7 +7,7 @@ contain them:
     PlainFeatures       features of one kind, from samples only
     AdaptedFeatures     the same, after the fMLLR transforms of a GMM system
                         (`pyasr.recognition.features.adaptation`)
-    PastedFeatures      several of both side by side, optionally with i-vectors
+    PastedFeatures      features of several kinds, pasted, optionally with i-vectors
                         (`pyasr.recognition.features.pasting`)
 
 `ModelInputs` converts features to the input of a model. One recording is one speaker.
@@ -53,11 +53,9 @@ class PlainFeatures:
     """Features with these options, from each segment separately; a `SpeakerFeatures`."""
 
     def __init__(self, options):
-        self.extractor, self.rate_hz, self.adaptations = (
-            Extractor(options),
-            options.frame.sample_frequency,
-            [],
-        )
+        self.extractor = Extractor(options)
+        self.rate_hz = options.frame.sample_frequency
+        self.adaptations = []
         self.frame_shift_s = options.frame.shift_s
 
     def __call__(self, waves: list[np.ndarray], names: list[str], num_threads: int = 1) -> list[np.ndarray]:

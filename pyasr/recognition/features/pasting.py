@@ -1,4 +1,4 @@
-"""Features of several kinds side by side, optionally with i-vectors, of a speaker's segments in memory.
+"""Pasted features of several kinds, optionally with i-vectors, of a speaker's segments in memory.
 
 Equivalent to `pyasr.feats.extraction.pasted` for data directories, and to `pyasr.ivector.extract_ivectors`
 for the speaker's utterances in order.
@@ -51,7 +51,7 @@ class PastedVectors:
 
 @dataclass(frozen=True)
 class Pasting:
-    """Features side by side: streams in order, then i-vectors or None.
+    """Description of pasted features: streams in order, then i-vectors or None.
 
     paste  number of frames by which streams may differ, and the period of vectors if it differs from theirs
     """
@@ -72,7 +72,7 @@ def stream_dir(number: int) -> str:
 
 
 class PastedFeatures:
-    """Streams of a packed model side by side, each with its own normalisation and context, and i-vectors; a
+    """The pasted streams of a packed model, each with its own normalisation and context, and i-vectors; a
     `SpeakerFeatures`.
 
     A segment that is too short for a frame of one of them has no rows. Raises UserError if they need
@@ -92,7 +92,7 @@ class PastedFeatures:
         if any(made.rate_hz != self.rate_hz for made in makers):
             rates = ", ".join(f"{made.rate_hz:g}" for made in makers)
             raise UserError(
-                f"{model}: features side by side need audio of different rates ({rates} Hz); extract all of "
+                f"{model}: pasted features need audio of different rates ({rates} Hz); extract all of "
                 "them at one rate"
             )
 
@@ -107,16 +107,17 @@ class PastedFeatures:
             else [[] for _ in waves]
         )
         return [
-            self._pasted(name, list(parts), beside) for name, *parts, beside in zip(names, *streams, vectors)
+            self._pasted(name, list(parts), ivectors)
+            for name, *parts, ivectors in zip(names, *streams, vectors)
         ]
 
-    def _pasted(self, name: str, parts: list[np.ndarray], beside: list[np.ndarray]) -> np.ndarray:
-        """A segment's columns; `beside` is empty or contains its i-vectors."""
-        if not all(map(len, parts + beside)):
-            return np.zeros((0, sum(part.shape[-1] for part in parts + beside)), np.float32)
+    def _pasted(self, name: str, parts: list[np.ndarray], ivectors: list[np.ndarray]) -> np.ndarray:
+        """A segment's columns; `ivectors` is empty or contains its i-vectors."""
+        if not all(map(len, parts + ivectors)):
+            return np.zeros((0, sum(part.shape[-1] for part in parts + ivectors)), np.float32)
         try:
             return paste(
-                parts, self._options.length_tolerance, partial(self._rows, beside[0]) if beside else None
+                parts, self._options.length_tolerance, partial(self._rows, ivectors[0]) if ivectors else None
             )
         except SkippedUtterance as reason:
             raise UserError(
@@ -138,11 +139,9 @@ class SpeakerVectors:
     """
 
     def __init__(self, model: Path, options: PastedVectors):
-        self._folder, self._options, self.period = (
-            model / VECTORS_DIR,
-            options,
-            options.extract.ivector_period,
-        )
+        self._folder = model / VECTORS_DIR
+        self._options = options
+        self.period = options.extract.ivector_period
         self.features = read_features(self._folder, model, options.first)
         self._normalised = ModelInputs.read(self._folder)
         self._plain = ModelInputs(replace(self._normalised.options, cmvn="none"), self._normalised.matrix)

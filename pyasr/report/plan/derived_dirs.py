@@ -30,8 +30,7 @@ class KnownSpeech(Protocol):
     def speech_of(self, path: str) -> Speech:
         """Hours and number of utterances."""
 
-    def hours_of(self, path: str) -> float:
-        """Hours."""
+    def hours_of(self, path: str) -> float: ...
 
 
 def _first(corpus: KnownSpeech, call: Call) -> tuple[str, Speech]:

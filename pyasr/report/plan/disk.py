@@ -16,7 +16,7 @@ from pyasr.report.plan.planned_calls import Call, from_command
 from pyasr.report.plan.planned_data import Disk
 
 _BYTES_PER_WORD = 5.5
-_MOST_LINES = 100  # lines of an ARPA file that are read for its sizes
+_MAX_LINES = 100  # lines of an ARPA file that are read for its sizes
 
 
 def disk_below(root: Path) -> Disk:
@@ -50,7 +50,7 @@ def num_ngrams(path: Path) -> float | None:
     """Number of n-grams from the head of an ARPA file; None if there is none."""
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
-            head = [line for line, _ in zip(file, range(_MOST_LINES))]
+            head = [line for line, _ in zip(file, range(_MAX_LINES))]
     except OSError:
         return None
     counts = [int(found[1]) for found in map(re.compile(r"ngram +\d+ *= *(\d+)").match, head) if found]

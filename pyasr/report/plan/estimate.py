@@ -63,13 +63,13 @@ class Plan:
     """Costs by stage in order, and needs by call.
 
     unknown  programs that are not included, because their cost is unknown
-    alike    {kind of work without a rate: the kind whose rate is used}
+    assumed  {kind of work without a rate: the kind whose rate is used}
     """
 
     stages: dict[str, Cost] = field(default_factory=dict)
     needs: list[Need] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
-    alike: dict[str, str] = field(default_factory=dict)
+    assumed: dict[str, str] = field(default_factory=dict)
 
     @property
     def total(self) -> Cost:
@@ -111,7 +111,7 @@ def _add(plan: Plan, call: Call, corpus: PlannedCorpus, rates: Rates) -> None:
         plan.unknown += [key] if key not in plan.unknown else []
         return
     if name != key:
-        plan.alike[key] = name
+        plan.assumed[key] = name
     cost = cost_of(call, work, name, corpus, rates)
     plan.stages.setdefault(call.stage, Cost()).add(cost)
     plan.needs.append(Need(call, call.words[-1], cost.disk_bytes, cost.memory_mb, work.num_workers(call)))

@@ -10,7 +10,7 @@ from pyasr.report.plan.rates import Rates
 from pyasr.report.text_table import markdown_table
 
 HEAD = ["stage", "CPU time", "time", "disk", "memory of a job", "GPU time"]
-_MOST = 100  # maximum value before the next larger unit is used
+_MAX_IN_UNIT = 100  # maximum value before the next larger unit is used
 _COMMAND = "benchmarks/measure_rates.py --run true --out benchmarks/rates.json egs/amazon_queen/s5"
 
 
@@ -36,7 +36,7 @@ def _explanation(plan: Plan, rates: Rates) -> Iterator[str]:
     yield f"            {_COMMAND}"
     if any(cost.gpu_s or cost.without_gpu for cost in plan.stages.values()):
         yield from _on_gpus(rates)
-    for key, name in plan.alike.items():
+    for key, name in plan.assumed.items():
         yield f"not known:  {key}: the rate of {name} is used"
     if plan.unknown:
         yield f"left out:   {', '.join(plan.unknown)}: no rate is known"
@@ -70,7 +70,7 @@ def _bytes(number: float) -> str:
     return _in_units(number, (("MB", 1e6), ("GB", 1e9)), most=1000)
 
 
-def _in_units(number: float, units: tuple[tuple[str, float], ...], most: float = _MOST) -> str:
+def _in_units(number: float, units: tuple[tuple[str, float], ...], most: float = _MAX_IN_UNIT) -> str:
     """At least two digits, in the first unit with a value below `most`."""
     name, size = next((unit for unit in units if number / unit[1] < most), units[-1])
     value = number / size

@@ -19,8 +19,8 @@ from pyasr.base.files.foreign_json import read_object
 from pyasr.base.outputs.output import atomic_write
 
 Line = tuple[float, float]
-_LEAST_WEIGHED = 1e-3  # relative to the maximum x: smaller x get no more weight
-_LEAST_RANGE = 3  # minimum ratio of the largest to the smallest x for which an offset is estimated
+_MIN_WEIGHED = 1e-3  # relative to the maximum x: smaller x get no more weight
+_MIN_RANGE = 3  # minimum ratio of the largest to the smallest x for which an offset is estimated
 
 
 @dataclass(frozen=True)
@@ -71,17 +71,15 @@ def line_through(points: Iterable[tuple[float, float]]) -> Line:
     If all x are similar, the line begins at zero, because the offset cannot be estimated.
     """
     points = list(points)
-    least = max(x for x, _ in points) * _LEAST_WEIGHED or 1.0
+    least = max(x for x, _ in points) * _MIN_WEIGHED or 1.0
     weighed = [(1 / max(x, least), x, y) for x, y in points]
-    num, sum_x, sum_y = (
-        sum(w for w, *_ in weighed),
-        sum(w * x for w, x, _ in weighed),
-        sum(w * y for w, _, y in weighed),
-    )
+    num = sum(w for w, *_ in weighed)
+    sum_x = sum(w * x for w, x, _ in weighed)
+    sum_y = sum(w * y for w, _, y in weighed)
     sum_xx, sum_xy = sum(w * x * x for w, x, _ in weighed), sum(w * x * y for w, x, y in weighed)
     if not sum_x:
         return sum_y / num, 0.0
-    if max(x for x, _ in points) < _LEAST_RANGE * min(x for x, _ in points):
+    if max(x for x, _ in points) < _MIN_RANGE * min(x for x, _ in points):
         return 0.0, sum_xy / sum_xx
     slope = (num * sum_xy - sum_x * sum_y) / (num * sum_xx - sum_x**2)
     begin = (sum_y - slope * sum_x) / num

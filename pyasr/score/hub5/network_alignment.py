@@ -125,12 +125,10 @@ def _best_path(pairing, deleting, inserting, reference, hypothesis):
 @njit(nogil=True, cache=True)
 def _costs(pairing, deleting, inserting, reference, hypothesis):
     """(lowest cost, previous arc of the reference, previous arc of the hypothesis) of each pair of arcs."""
-    before_a, offsets_a, before_b, offsets_b = (
-        reference.before,
-        reference.offsets,
-        hypothesis.before,
-        hypothesis.offsets,
-    )
+    before_a = reference.before
+    offsets_a = reference.offsets
+    before_b = hypothesis.before
+    offsets_b = hypothesis.offsets
     shape, none = pairing.shape, np.float32(np.inf)
     costs, back_a, back_b = np.full(shape, none), np.zeros(shape, np.int32), np.zeros(shape, np.int32)
     costs[0, 0] = 0.0

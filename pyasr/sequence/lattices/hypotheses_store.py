@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pyasr.base.cli.skipped_utterances import LeftOutOptions, check_skipped
+from pyasr.base.cli.skipped_utterances import SkippedOptions, check_skipped
 from pyasr.base.files import durable
 from pyasr.base.outputs.output import atomic_write
 from pyasr.base.outputs.written_digests import note_digest, open_hashed
@@ -145,9 +145,9 @@ def store_lattices(
                         checked[f"{archive}: {key}"] = of.a_path()
         check_decoded(checked, transitions)
     check_skipped(
-        faults.left_out,
+        faults.skipped,
         len(keys),
-        LeftOutOptions(max_missing),
+        SkippedOptions(max_missing),
         str(archives[0].parent),
         "decode the training data again",
     )
@@ -171,8 +171,8 @@ class _Faults:
         self._numbers[self._keys.table.line_of(key)] = _FAULTS.index(fault)
 
     @property
-    def left_out(self) -> dict[str, str]:
-        """{utterance: why} of those without hypotheses."""
+    def skipped(self) -> dict[str, str]:
+        """{utterance: reason} of those without hypotheses."""
         return {
             key: self.of(key)
             for key in self._keys.take(np.flatnonzero(self._numbers[self._keys.line_numbers()]))

@@ -17,7 +17,7 @@ import numpy as np
 from pyasr.base.outputs.output import atomic_write
 from pyasr.io.mapped_files.arrays import load_arrays, map_numbers, save_arrays
 from pyasr.io.mapped_files.packed_rows import StoredRows, num_rows, save_rows
-from pyasr.sequence.lfmmi.chain import AlignedPhones
+from pyasr.sequence.lfmmi.lfmmi.chain import AlignedPhones
 
 _PARTS: dict[str, np.dtype] = {
     "phones": np.dtype(np.int32),
@@ -42,13 +42,11 @@ class PackedPhones:
         begins: np.ndarray,
         lengths: np.ndarray,
     ):
-        self.names, self.lengths, self._phones, self._starts, self._begins = (
-            names,
-            lengths,
-            phones,
-            starts,
-            begins,
-        )
+        self.names = names
+        self.lengths = lengths
+        self._phones = phones
+        self._starts = starts
+        self._begins = begins
 
     def __len__(self) -> int:
         return len(self.names)

@@ -38,11 +38,11 @@ import torch
 from torch import Tensor
 
 from pyasr.base.compiled.kernels import njit
-from pyasr.sequence.lfmmi.denominator_graph import DenominatorGraph
+from pyasr.sequence.lfmmi.lfmmi.denominator_graph import DenominatorGraph
 
 _BLOCK = 16  # sequences per block: fills some vector registers, and the states of a block stay in the cache
 # maximum deviation of a frame's sum of posteriors from one; rounding causes 2e-4 in 10,000 frames of float32
-_MOST_OFF = 0.01
+_MAX_DEVIATION = 0.01
 # maximum size of f_t(e), stored for all frames of a block; long sequences get smaller blocks
 _FLOW_BYTES = 1 << 29
 
@@ -121,7 +121,7 @@ def _results(
     )
     off = (posteriors.sum(dim=1) - 1).masked_fill_(behind, 0).abs().amax(dim=0)
     posteriors.masked_fill_(behind[:, None], 0)
-    return torch.where(off < _MOST_OFF, log_likes, torch.nan), posteriors.permute(2, 0, 1)
+    return torch.where(off < _MAX_DEVIATION, log_likes, torch.nan), posteriors.permute(2, 0, 1)
 
 
 class _EntryTables(NamedTuple):
@@ -193,12 +193,10 @@ def _backward(x, flows, scales, lengths, out_of, entries, initial, leak):
             if lengths[b] == t + 1:
                 beta[:, b] = 1
         for e in range(num_entries):
-            score, target, sums, flow = (
-                x[t, entry_pdfs[e]],
-                beta[entry_targets[e]],
-                posteriors[t, entry_pdfs[e]],
-                flows[t, e],
-            )
+            score = x[t, entry_pdfs[e]]
+            target = beta[entry_targets[e]]
+            sums = posteriors[t, entry_pdfs[e]]
+            flow = flows[t, e]
             for b in range(size):
                 back[e, b] = score[b] * target[b] * scale[b]
                 sums[b] += flow[b] * back[e, b]

@@ -23,10 +23,10 @@ from torch.autograd.function import once_differentiable
 
 from pyasr.base import log
 from pyasr.decode.lattices.lattice_posteriors import forward_backward as graph_posteriors
-from pyasr.sequence.lfmmi import leaky_hmm
-from pyasr.sequence.lfmmi.denominator_graph import DenominatorGraph
-from pyasr.sequence.lfmmi.lfmmi_options import LfMmiOptions
-from pyasr.sequence.lfmmi.supervision import Supervision
+from pyasr.sequence.lfmmi.lfmmi import leaky_hmm
+from pyasr.sequence.lfmmi.lfmmi.denominator_graph import DenominatorGraph
+from pyasr.sequence.lfmmi.lfmmi.lfmmi_options import LfMmiOptions
+from pyasr.sequence.lfmmi.lfmmi.supervision import Supervision
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ class LfMmiCounts:
     """The parts of an objective; sums are over all sequences that are not skipped.
 
     num_frames    at the network's frame rate
-    num_left_out  number of skipped sequences, whose likelihoods were not finite
+    num_skipped  number of skipped sequences, whose likelihoods were not finite
     numerator, denominator  log-likelihoods
     l2_term       -lambda / 2 sum ||y||^2
     """
 
     num_sequences: int
     num_frames: int
-    num_left_out: int
+    num_skipped: int
     numerator: float
     denominator: float
     l2_term: float

@@ -80,10 +80,8 @@ def count_histories(sequences: Iterable[np.ndarray], order: int) -> dict[History
     windows = (_windows(np.asarray(sequence, np.int64), order) for sequence in sequences if len(sequence))
     grams, numbers = np.zeros((0, order), np.int64), np.zeros(0, np.int64)
     while some := list(islice(windows, _BLOCK)):
-        rows, weights = (
-            np.concatenate([grams, *some]),
-            np.concatenate([numbers, np.ones(sum(map(len, some)), np.int64)]),
-        )
+        rows = np.concatenate([grams, *some])
+        weights = np.concatenate([numbers, np.ones(sum(map(len, some)), np.int64)])
         grams, places = np.unique(rows, axis=0, return_inverse=True)
         numbers = np.bincount(places.ravel(), weights).astype(np.int64)
     if not len(grams):

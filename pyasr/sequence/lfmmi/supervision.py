@@ -26,10 +26,15 @@ from pyasr.base.errors import UserError
 from pyasr.hmm.model.transitions import TransitionModel
 from pyasr.hmm.model.tree import ContextTree
 from pyasr.lang.fst import fst_kernels
-from pyasr.sequence.lfmmi import supervision_kernels as kernels
-from pyasr.sequence.lfmmi.chain import FRAME_SUBSAMPLING_FACTOR, AlignedPhones, num_subsampled, windows_of
-from pyasr.sequence.lfmmi.denominator_graph import DenominatorGraph
-from pyasr.sequence.lfmmi.pdf_expansion import HmmsOfWindows
+from pyasr.sequence.lfmmi.lfmmi import supervision_kernels as kernels
+from pyasr.sequence.lfmmi.lfmmi.chain import (
+    FRAME_SUBSAMPLING_FACTOR,
+    AlignedPhones,
+    num_subsampled,
+    windows_of,
+)
+from pyasr.sequence.lfmmi.lfmmi.denominator_graph import DenominatorGraph
+from pyasr.sequence.lfmmi.lfmmi.pdf_expansion import HmmsOfWindows
 
 
 @dataclass(frozen=True)
@@ -215,12 +220,12 @@ class SupervisionMaker:
         first = np.searchsorted(phone_of, np.arange(len(phones) + 1))
         inner, source_j, target_j = np.nonzero(hmms.inner)
         left, left_j = np.nonzero(hmms.leave)
-        goes_on = left < len(phones) - 1
-        sources = np.r_[first[inner] + source_j, (first[left] + left_j)[goes_on]]
-        successors = np.r_[first[inner] + target_j, first[left + 1][goes_on]]
+        continues = left < len(phones) - 1
+        sources = np.r_[first[inner] + source_j, (first[left] + left_j)[continues]]
+        successors = np.r_[first[inner] + target_j, first[left + 1][continues]]
         order = np.argsort(sources, kind="stable")
         is_last = np.zeros(len(phone_of), bool)
-        is_last[(first[left] + left_j)[~goes_on]] = True
+        is_last[(first[left] + left_j)[~continues]] = True
         return (
             hmms.pdfs[phone_of, j],
             phone_of,

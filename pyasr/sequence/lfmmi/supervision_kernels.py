@@ -53,12 +53,12 @@ def alive_nodes(lows, highs, width, offsets, successors, is_last):
     for t in range(num_frames - 1, -1, -1):
         for k in range(highs[t] - lows[t]):
             node = lows[t] + k
-            goes_on = t == num_frames - 1 and is_last[node]
+            continues = t == num_frames - 1 and is_last[node]
             if t < num_frames - 1:
                 for a in range(offsets[node], offsets[node + 1]):
                     to = successors[a]
-                    goes_on |= lows[t + 1] <= to < highs[t + 1] and alive[t + 1, to - lows[t + 1]]
-            alive[t, k] &= goes_on
+                    continues |= lows[t + 1] <= to < highs[t + 1] and alive[t + 1, to - lows[t + 1]]
+            alive[t, k] &= continues
     return alive
 
 
@@ -95,11 +95,9 @@ def string_graph(lows, alive, offsets, successors, node_pdfs, first, last):
     width = alive.shape[1]
     layers = np.zeros(last - first + 2, np.int64)
     layers[1] = 1
-    sources, targets, pdfs = (
-        [np.int64(0) for _ in range(0)],
-        [np.int64(0) for _ in range(0)],
-        [np.int64(0) for _ in range(0)],
-    )
+    sources = [np.int64(0) for _ in range(0)]
+    targets = [np.int64(0) for _ in range(0)]
+    pdfs = [np.int64(0) for _ in range(0)]
     sets = [np.zeros(0, np.int64)]
     marks = np.zeros(width, np.bool_)
     for t in range(first, last):

@@ -33,7 +33,7 @@ from pyasr.train.training_options import StoreOptions
 
 STORE_FILE = "store.npz"
 _MB = 1_000_000
-# share for frames of the free memory, from which so many bytes per rank are subtracted first
+# share for frames of the free memory, after subtracting the reserved bytes of each rank
 _SHARE, _RESERVED = 0.75, 300 * _MB
 _MAX_STREAMED_MB = 1000  # the first minibatch waits for a block, half of this
 _ADVICE = "lower --heldout-share, run fewer ranks on a host, or give the job more memory"

@@ -48,7 +48,7 @@ class Frames:
     draw: tuple[int, int] = ALL
 
     def epoch_frames(self, epoch: int) -> int:
-        """Frames of this epoch."""
+        """Number of frames of an epoch."""
         raise NotImplementedError
 
     def minibatches(self, size: int, epoch: int, begin: int = 0) -> Minibatches:
@@ -98,7 +98,6 @@ class ResidentFrames(Frames):
         yield from self.store.shuffled(size, begin, self.seed, epoch, self.rank, draw=self.draw)
 
     def epoch_frames(self, epoch: int) -> int:
-        """Frames of this epoch."""
         return self.store.drawn_frames(self.draw, self.seed, epoch, self.rank)
 
     def sample_store(self, num_frames: int) -> FrameStore:
@@ -138,14 +137,12 @@ class StreamedFrames(Frames):
         rank: int,
         draw: tuple[int, int] = ALL,
     ):
-        self.shard, self.device, self.dtype, self.seed, self.rank, self.draw = (
-            shard,
-            device,
-            dtype,
-            seed,
-            rank,
-            draw,
-        )
+        self.shard = shard
+        self.device = device
+        self.dtype = dtype
+        self.seed = seed
+        self.rank = rank
+        self.draw = draw
         self.item_frames, self.max_bytes = shard.packing.item_frames, max_bytes
         self.num_frames = num_drawn(shard.num_frames // self.item_frames, draw) * self.item_frames
         self._room = _room(shard, max_bytes)
@@ -173,7 +170,6 @@ class StreamedFrames(Frames):
         return [order[block == number] for number in range(num_blocks)]
 
     def epoch_frames(self, epoch: int) -> int:
-        """Frames of this epoch."""
         return self.shard.frames_of(self._drawn(epoch))
 
     def _drawn(self, epoch: int) -> np.ndarray:

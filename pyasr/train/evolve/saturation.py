@@ -31,7 +31,7 @@ from pyasr.nn.networks.construction import Network
 from pyasr.train.data.sample import Sample
 from pyasr.train.sgd.learner import Learner
 
-_LEAST_DERIVATIVE, _GREATEST_DERIVATIVE, _GREATEST_FACTOR = 0.1, 0.75, 2.0
+_MIN_DERIVATIVE, _MAX_DERIVATIVE, _MAX_FACTOR = 0.1, 0.75, 2.0
 
 
 def _of_tanh(y: Tensor) -> Tensor:
@@ -69,8 +69,8 @@ class SaturationFix:
 
 def factors_of(derivatives: Tensor) -> Tensor:
     """Factors on the parameters of units, from their relative derivatives."""
-    back = (_LEAST_DERIVATIVE / derivatives.clamp(min=1e-20)).clamp(1.0, _GREATEST_FACTOR)
-    out = (derivatives / _GREATEST_DERIVATIVE).clamp(1.0, _GREATEST_FACTOR)
+    back = (_MIN_DERIVATIVE / derivatives.clamp(min=1e-20)).clamp(1.0, _MAX_FACTOR)
+    out = (derivatives / _MAX_DERIVATIVE).clamp(1.0, _MAX_FACTOR)
     return out / back
 
 

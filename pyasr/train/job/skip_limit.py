@@ -31,7 +31,7 @@ class SkipLimit:
     def count_parts(self, position: Position, number: int) -> None:
         """Count `number` parts of the last minibatch that the criterion has skipped."""
         if number:
-            parts, reason = self.learner.criterion.left_out
+            parts, reason = self.learner.criterion.skipped_parts
             self._count(
                 position,
                 number,

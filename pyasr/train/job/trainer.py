@@ -146,7 +146,7 @@ class Trainer(Generic[LearnerType]):
     def _learn(self, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Train on a minibatch, in halves and with smaller changes before ranks are compared. Returns its
         sums."""
-        rate, before = self._summed_rate(), self.criterion.num_left_out
+        rate, before = self._summed_rate(), self.criterion.num_skipped
         self.learner.set_progress(
             self.position.frames_seen,
             self.total_frames,
@@ -159,7 +159,7 @@ class Trainer(Generic[LearnerType]):
             self.compared_sums += sums
         else:
             sums = self.learner.step(x, targets, rate)
-        self.skip_limit.count_parts(self.position, self.criterion.num_left_out - before)
+        self.skip_limit.count_parts(self.position, self.criterion.num_skipped - before)
         return sums
 
     def _after_mixing(self, epoch: int, mixing: Mixing) -> None:

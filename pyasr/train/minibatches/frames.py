@@ -48,13 +48,11 @@ class FrameStore:
         code: Plain | Bytes | None = None,
         pinned: bool = False,
     ):
-        self.left, self.right, self.dim, self.code, self.dtype = (
-            left,
-            right,
-            dim,
-            code or Plain(torch.float32),
-            torch.float32,
-        )
+        self.left = left
+        self.right = right
+        self.dim = dim
+        self.code = code or Plain(torch.float32)
+        self.dtype = torch.float32
         lengths = np.array([len(pdfs) for pdfs in targets], np.int64)
         self.num_items, self.item_frames = int(lengths.sum()), 1
         offsets = np.concatenate([[0], np.cumsum(lengths + left + right)])

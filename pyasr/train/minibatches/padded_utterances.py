@@ -37,7 +37,7 @@ class CtcMinibatch(CtcSupervision):
 
 
 class PaddedUtterances(Utterances):
-    """Padded utterances; `arguments` are the last ones of `Utterances`.
+    """Utterances of a rank, padded to equal lengths in a minibatch; `arguments` are passed to `Utterances`.
 
     mean, inverse_std  of the columns, float32 (dim,), set by `normalise_by`
     """

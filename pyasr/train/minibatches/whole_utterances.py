@@ -48,14 +48,12 @@ class Utterances(ABC):
         rank: int,
         draw: tuple[int, int] = ALL,
     ):
-        self.reader, self.targets, self.keys, self.minibatch, self.seed, self.rank = (
-            reader,
-            targets,
-            keys,
-            compute.minibatch,
-            seed,
-            rank,
-        )
+        self.reader = reader
+        self.targets = targets
+        self.keys = keys
+        self.minibatch = compute.minibatch
+        self.seed = seed
+        self.rank = rank
         self.draw, self.num_drawn = draw, num_drawn(len(keys), draw)
         self.device, self.dtype = compute.torch_device(), compute.torch_dtype()
         self.lengths = np.array(lengths, np.int64)

@@ -145,8 +145,8 @@ def make_growth(
     sample: Sample | None,
     recent: RecentModels,
 ) -> Growth:
-    """All changes of the network besides its training, and the saving of models to be combined; `sample`: see
-    `DnnTraining.uses_sample`."""
+    """All changes of the network other than its training, and the saving of models to be combined;
+    `sample`: see `DnnTraining.uses_sample`."""
     actions = measuring_actions(options.growth, sample) if sample else []
     combines = options.combine.combine != "none"
     keeping = [(options.combine.combine_period_frames, recent.keep)] if combines else []

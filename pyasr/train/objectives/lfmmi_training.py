@@ -1,7 +1,7 @@
 r"""LF-MMI training of a network over time on a rank: the criterion on chunks, and from alignments and a chain
 tree to the model file.
 
-F is the objective of `pyasr.sequence.lfmmi.lfmmi` for the network's outputs y, z are the second outputs, q is their
+F is the objective of `pyasr.sequence.lfmmi.lfmmi.lfmmi` for the network's outputs y, z are the second outputs, q is their
 softmax, and g are the posteriors of the numerators, which are constants. The derivatives
 
     dF/dy   and   dX/dz,       X = sum_t sum_p g_t(p) log q_t(p)
@@ -26,12 +26,12 @@ from pyasr.hmm.model.model_file import MODEL, read_transitions, read_tree
 from pyasr.nn.networks.layered import LayeredNetwork, read_network
 from pyasr.nn.networks.two_outputs import TwoOutputs
 from pyasr.nn.scales import ACOUSTIC_FACTOR
-from pyasr.sequence.lfmmi.aligned_phones_file import PackedPhones, load_aligned_phones
-from pyasr.sequence.lfmmi.chain import AlignedPhones, num_subsampled
-from pyasr.sequence.lfmmi.denominator_graph import DenominatorGraph
-from pyasr.sequence.lfmmi.lfmmi import lf_mmi_with_posteriors
-from pyasr.sequence.lfmmi.lfmmi_options import LfMmiOptions
-from pyasr.sequence.lfmmi.supervision import Supervision, SupervisionMaker, SupervisionOptions
+from pyasr.sequence.lfmmi.lfmmi.aligned_phones_file import PackedPhones, load_aligned_phones
+from pyasr.sequence.lfmmi.lfmmi.chain import AlignedPhones, num_subsampled
+from pyasr.sequence.lfmmi.lfmmi.denominator_graph import DenominatorGraph
+from pyasr.sequence.lfmmi.lfmmi.lfmmi import lf_mmi_with_posteriors
+from pyasr.sequence.lfmmi.lfmmi.lfmmi_options import LfMmiOptions
+from pyasr.sequence.lfmmi.lfmmi.supervision import Supervision, SupervisionMaker, SupervisionOptions
 from pyasr.train.job.rank_job import run_and_combine
 from pyasr.train.job.trainer import Trainer
 from pyasr.train.minibatches.chunks import NO_TARGET

@@ -47,7 +47,7 @@ def make_lstm_lm(
     `ngram`, also write the perplexities of the n-gram model and of the mixture."""
     words = read_vocabulary(lexicon)
     training, heldout_text = (Sentences.read(path, words, options) for path in (text, heldout))
-    beside = ngram_scores(ngram, words, heldout_text, options) if ngram else None
+    ngram_result = ngram_scores(ngram, words, heldout_text, options) if ngram else None
     job = Job(
         LstmLm(new_network(len(words) + 1, options), words), training, heldout_text, options, out / DIRECTORY
     )
@@ -56,7 +56,7 @@ def make_lstm_lm(
         f"{sum(p.numel() for p in job.model.network.parameters())} parameters"
     )
     job.run()
-    lines = compare(job.model, heldout_text, beside, options)
+    lines = compare(job.model, heldout_text, ngram_result, options)
     with atomic_write(out / PERPLEXITY_FILE) as f:
         f.writelines(f"{heldout}: {line}\n" for line in lines)
     job.model.save(out / LM_FILE)
@@ -214,14 +214,14 @@ def ngram_scores(
 
 
 def compare(
-    model: LstmLm, text: Sentences, beside: tuple[np.ndarray, np.ndarray] | None, options: LstmLmOptions
+    model: LstmLm, text: Sentences, ngram_result: tuple[np.ndarray, np.ndarray] | None, options: LstmLmOptions
 ) -> list[str]:
     """Lines with perplexities. Sets the model's weight to the best one in a mixture with an n-gram model,
-    whose scores are `beside`."""
+    whose scores are `ngram_result`."""
     scores, oov = log_probabilities(model, text), text.is_oov
-    if beside is None:
+    if ngram_result is None:
         return [f"LSTM: {_perplexity(scores, oov, text)}"]
-    ngram, oov = beside[0], oov | beside[1]
+    ngram, oov = ngram_result[0], oov | ngram_result[1]
     model.weight = best_weight(ngram[~oov], scores[~oov])
     both = mix(ngram, scores, model.weight)
     share = f"{model.weight:.3f} LSTM + {1 - model.weight:.3f} n-gram"

@@ -40,15 +40,15 @@ class Criterion:
 
     totals          the class of `Totals` that interprets the sums
     rate_flag       the option of the learning rate, for messages
-    num_left_out    number of parts of minibatches that `loss` has skipped so far, in training and evaluation,
+    num_skipped     number of parts of minibatches that `loss` has skipped so far, in training and evaluation,
                     as they were not finite
-    left_out        (name of these parts, the reason), for messages
+    skipped_parts   (name of these parts, the reason), for messages
     """
 
     totals: type[Totals] = Totals
     rate_flag = "--learning-rate"
-    num_left_out = 0
-    left_out = "", ""
+    num_skipped = 0
+    skipped_parts = "", ""
 
     def loss(
         self, network: nn.Module, x: Any, targets: Any, number: int | None = None

@@ -23,7 +23,7 @@ from __future__ import annotations
 import torch
 
 from pyasr.nn.networks.dbn import Below
-from pyasr.nn.networks.rbm import LEAST_ROWS, Rbm, descend, explosion, squared_error
+from pyasr.nn.networks.rbm import MIN_ROWS, Rbm, descend, explosion, squared_error
 from pyasr.parallel.mixing.flat import FlatParameters
 from pyasr.train.compute import ComputeOptions
 from pyasr.train.schedules import Schedule
@@ -124,7 +124,7 @@ class RbmLearner:
             self.flat.grad if self.flat.work is self.flat.master else torch.empty_like(self.velocity)
         )
         self.generator = generator
-        self._shrinking, self._least_rows = self.flat.values()[:2], max(LEAST_ROWS, options.minibatch // 2)
+        self._shrinking, self._least_rows = self.flat.values()[:2], max(MIN_ROWS, options.minibatch // 2)
 
     @torch.no_grad()
     def step(self, x: torch.Tensor, _targets, rate: float, _change_scale: float = 1.0) -> torch.Tensor:

@@ -248,10 +248,8 @@ def _check_room(spec: TrainSpec, num_learners: int) -> None:
     """Raise UserError if all learners' frames do not fit into memory; shared frames cannot be streamed."""
     store, targets = spec.training.store, Targets.load(spec.out / TARGETS_FILE)
     dim = frame_reader(spec.data, spec.input, targets).dim
-    code, packing = (
-        make_code(store.store_type, spec.training.learner.torch_dtype()),
-        spec.training.over_time.packing(spec.input, dim),
-    )
+    code = make_code(store.store_type, spec.training.learner.torch_dtype())
+    packing = spec.training.over_time.packing(spec.input, dim)
     sizes = packing.num_bytes(np.diff(targets.offsets), dim, code)
     training, heldout = (int(sizes[targets.heldout == held].sum()) for held in (False, True))
     limited = num_learners * _MB * store.max_store_mb

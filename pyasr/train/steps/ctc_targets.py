@@ -39,9 +39,9 @@ def prepare(
     transcripts = _Transcripts(reader, subwords, Table.read(data / "text"), network.subsampling)
     with VectorSpool(out / SPOOL_FILE, transcripts.units()) as spool:
         featureless = [key for key in reader.utterances if not reader.has(key)]
-        left_out = dict.fromkeys(featureless, "it has no features") | transcripts.left_out
+        skipped = dict.fromkeys(featureless, "it has no features") | transcripts.skipped
         num_wanted = len(reader.keys) + len(featureless)
-        check_skipped(left_out, num_wanted, options.missing, str(data), ", ".join(transcripts.advice()))
+        check_skipped(skipped, num_wanted, options.missing, str(data), ", ".join(transcripts.advice()))
         lengths = np.fromiter(map(reader.num_frames, spool.keys), np.int64, len(spool.keys))
         heldout = choose_heldout(spool.keys, lengths, reader.original, options)
         reader.save_tables(out / FEATURES_FILE, spool.keys, lengths, input.cmvn)
@@ -60,12 +60,12 @@ class _Transcripts:
 
     subsampling  number of frames for which the network has an output
 
-    left_out  {utterance: reason why it has no units}, complete at the end of `units`
+    skipped      {utterance: reason why it has no units}, complete at the end of `units`
     """
 
     def __init__(self, reader: FeatureReader, subwords: Subwords, texts: Table, subsampling: int):
         self._reader, self._subwords, self._texts, self._subsampling = reader, subwords, texts, subsampling
-        self._strange, self.left_out = dict[str, set[str]](), dict[str, str]()
+        self._strange, self.skipped = dict[str, set[str]](), dict[str, str]()
 
     def units(self) -> Iterator[tuple[str, np.ndarray]]:
         """(utterance, its units) of the utterances that are trained on, in the order of the features."""
@@ -77,7 +77,7 @@ class _Transcripts:
             }
             num_outputs = [-(-self._reader.num_frames(key) // self._subsampling) for key in found]
             fits = CtcSupervision.of(list(found.values()), num_outputs, list(found)).reachable
-            self.left_out |= {key: _TOO_SHORT for key, fit in zip(found, fits) if not fit}
+            self.skipped |= {key: _TOO_SHORT for key, fit in zip(found, fits) if not fit}
             strange = {
                 key: self._subwords.strange_letters(self._texts[key])
                 for key, units in found.items()
@@ -87,16 +87,16 @@ class _Transcripts:
             yield from (
                 (key, units)
                 for key, units in found.items()
-                if key not in self.left_out and key not in self._strange
+                if key not in self.skipped and key not in self._strange
             )
-        self.left_out |= dict.fromkeys(
+        self.skipped |= dict.fromkeys(
             self._strange, f"its transcript has letters that no unit has: {_shown(self._letters)}"
         )
 
     def _text(self, key: str) -> str:
         text = self._texts.get(key, "")
         if not text:
-            self.left_out[key] = "it has no transcript"
+            self.skipped[key] = "it has no transcript"
         return text
 
     @property
@@ -106,7 +106,7 @@ class _Transcripts:
 
     def advice(self) -> list[str]:
         """Advice on the skipped utterances."""
-        of_stride = [_STRIDE] * (_TOO_SHORT in self.left_out.values() or not self._strange)
+        of_stride = [_STRIDE] * (_TOO_SHORT in self.skipped.values() or not self._strange)
         return [*_advice_on_letters(self._letters, self._subwords), *of_stride]
 
 

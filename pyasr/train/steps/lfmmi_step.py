@@ -10,7 +10,7 @@ import numpy as np
 
 from pyasr.base.cli.option_uses import never
 from pyasr.base.cli.options import argument, group, option
-from pyasr.base.cli.skipped_utterances import LeftOutOptions, check_skipped
+from pyasr.base.cli.skipped_utterances import SkippedOptions, check_skipped
 from pyasr.base.errors import UserError
 from pyasr.feats.inputs import FeatureReader, InputOptions
 from pyasr.hmm.model.gmm_dir import check_phones
@@ -20,12 +20,12 @@ from pyasr.io.keys import Keys
 from pyasr.io.openfst import write_fst
 from pyasr.lang.lang_dirs.lang_dir import LangDir
 from pyasr.parallel.strategies import MixingOptions
-from pyasr.sequence.lfmmi.aligned_phones_file import save_aligned_phones
-from pyasr.sequence.lfmmi.chain import num_subsampled, output_numbers
-from pyasr.sequence.lfmmi.denominator_graph import make_denominator_graph
-from pyasr.sequence.lfmmi.lfmmi_options import LfMmiOptions
-from pyasr.sequence.lfmmi.phone_lm import PhoneLmOptions, estimate_phone_lm
-from pyasr.sequence.lfmmi.supervision import SupervisionOptions, ToleranceOptions
+from pyasr.sequence.lfmmi.lfmmi.aligned_phones_file import save_aligned_phones
+from pyasr.sequence.lfmmi.lfmmi.chain import num_subsampled, output_numbers
+from pyasr.sequence.lfmmi.lfmmi.denominator_graph import make_denominator_graph
+from pyasr.sequence.lfmmi.lfmmi.lfmmi_options import LfMmiOptions
+from pyasr.sequence.lfmmi.lfmmi.phone_lm import PhoneLmOptions, estimate_phone_lm
+from pyasr.sequence.lfmmi.lfmmi.supervision import SupervisionOptions, ToleranceOptions
 from pyasr.train.minibatches.over_time import SPLICED_BY_LAYERS, ChunkOptions
 from pyasr.train.perturbing import PerturbOptions
 from pyasr.train.schedules import ScheduleOptions
@@ -201,11 +201,11 @@ def _that_fit(step: LfMmiStep, spool: PhoneSpool, reader: FeatureReader) -> Keys
     """The utterances that have features and are long enough for their phones. Logs the others."""
     keys = join(reader, spool.num_frames, step.targets.max_missing, step.ali_dir)
     have_room = spool.have_room(keys)
-    left_out = dict.fromkeys(keys.take(np.flatnonzero(~have_room)), _NO_ROOM)
+    skipped = dict.fromkeys(keys.take(np.flatnonzero(~have_room)), _NO_ROOM)
     check_skipped(
-        left_out,
+        skipped,
         len(keys),
-        LeftOutOptions(step.targets.max_missing),
+        SkippedOptions(step.targets.max_missing),
         str(step.ali_dir),
         "raise the tolerances",
     )

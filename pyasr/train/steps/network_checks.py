@@ -41,8 +41,8 @@ def check_dbn(dbn_dir: Path, options: DnnOptions, input: InputOptions, data: Pat
     changed = differences(dataclasses.asdict(InputOptions.load(dbn_dir)), dataclasses.asdict(input))
     if changed:
         raise UserError(
-            f"{dbn_dir} was pretrained on another input ({'; '.join(changed)}); give the same options, or "
-            "pretrain again"
+            f"{dbn_dir} was pretrained with other input options ({'; '.join(changed)}); give the "
+            "same options, or pretrain again"
         )
     check_origin(data, dbn_dir)
     dbn.check(options, FeatureReader(data, input).dim, dbn_dir)

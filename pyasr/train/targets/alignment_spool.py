@@ -44,10 +44,8 @@ class VectorSpool:
         with naming(self.path), open(self.path, "wb") as file:
             names = Table.of_keys(_written(self._vectors, file, lengths))
         self._check_names(names)
-        self._order, self._begins = (
-            Keys(names).line_numbers(),
-            np.append(0, np.cumsum(lengths, dtype=np.int64)),
-        )
+        self._order = Keys(names).line_numbers()
+        self._begins = np.append(0, np.cumsum(lengths, dtype=np.int64))
         self._names = names.in_order()
         self.lengths = self.numbers_of(lengths)
         return self

@@ -17,7 +17,7 @@ import numpy as np
 
 from pyasr.base import log
 from pyasr.base.cli.options import option
-from pyasr.base.cli.skipped_utterances import LeftOutOptions, check_skipped
+from pyasr.base.cli.skipped_utterances import SkippedOptions, check_skipped
 from pyasr.data.parts.job_parts import part_of, parts_of_jobs
 from pyasr.data.tables.datadir import split
 from pyasr.feats.inputs import INPUT_TABLES, FeatureReader, InputOptions, open_features
@@ -37,7 +37,7 @@ from pyasr.io.kaldi_objects import KaldiWriter
 from pyasr.io.tables import Parsed, Table, TableBuilder
 from pyasr.lang.lang_dirs.lang_dir import LangDir
 from pyasr.lang.symbols import write_lines
-from pyasr.sequence.lfmmi.chain import (
+from pyasr.sequence.lfmmi.lfmmi.chain import (
     FRAME_SUBSAMPLING_FACTOR,
     aligned_phones,
     chain_alignments,
@@ -84,7 +84,7 @@ class ChainTreeSpec:
     tree: ChainTreeOptions
 
 
-def choose_utterances(spec: ChainTreeSpec, options: LeftOutOptions) -> None:
+def choose_utterances(spec: ChainTreeSpec, options: SkippedOptions) -> None:
     """Create STATS_DIR with the list of utterances that have features, an alignment and a kept frame for each
     phone. The log names the skipped utterances.
 
@@ -99,8 +99,8 @@ def choose_utterances(spec: ChainTreeSpec, options: LeftOutOptions) -> None:
         lengths.add(utt, len(tids))
     keys = join(reader, Parsed(lengths.table(), int), options.max_missing, spec.ali_dir)
     crowded = _crowded(spec, Table.of_keys(keys))
-    left_out = dict.fromkeys(crowded, f"it has more phones than frames at 1/{factor} of the frame rate")
-    check_skipped(left_out, len(keys), options, str(spec.ali_dir), "lower --frame-subsampling-factor")
+    skipped = dict.fromkeys(crowded, f"it has more phones than frames at 1/{factor} of the frame rate")
+    check_skipped(skipped, len(keys), options, str(spec.ali_dir), "lower --frame-subsampling-factor")
     (spec.out / STATS_DIR).mkdir()
     write_lines(spec.out / STATS_DIR / _UTTERANCES, (key for key in keys if key not in crowded))
 

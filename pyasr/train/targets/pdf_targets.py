@@ -12,7 +12,7 @@ import numpy as np
 from pyasr.base import log
 from pyasr.base.cli.options import group, option
 from pyasr.base.cli.seeds import generator
-from pyasr.base.cli.skipped_utterances import LeftOutOptions
+from pyasr.base.cli.skipped_utterances import SkippedOptions
 from pyasr.base.errors import UserError
 from pyasr.base.outputs.output import atomic_write
 from pyasr.feats.inputs import FeatureReader, InputOptions, input_tables
@@ -46,7 +46,7 @@ class HeldoutOptions:
 class CtcTargetOptions(HeldoutOptions):
     """Selection of the training utterances of CTC."""
 
-    missing: LeftOutOptions = group(LeftOutOptions, max_missing=0.05)
+    missing: SkippedOptions = group(SkippedOptions, max_missing=0.05)
 
 
 @dataclass
@@ -129,10 +129,8 @@ class Targets:
         """Targets that `save` wrote. Keys, offsets and pdfs are memory-mapped, so the ranks of a host share
         one copy."""
         content = load_arrays(path, ("heldout", "num_pdfs"))
-        offsets, pdfs = (
-            map_numbers(_part(path, "offsets"), np.int64),
-            map_numbers(_part(path, "pdfs"), np.int32),
-        )
+        offsets = map_numbers(_part(path, "offsets"), np.int64)
+        pdfs = map_numbers(_part(path, "pdfs"), np.int32)
         targets = Targets(
             StoredRows(_part(path, "keys")), offsets, pdfs, content["heldout"], int(content["num_pdfs"])
         )

@@ -51,10 +51,8 @@ def prepare_targets(
 
     Raises UserError if they do not match, or if `needs_heldout` and nothing is held out.
     """
-    reader, transitions = (
-        FeatureReader(data, InputOptions(cmvn="none")),
-        read_transitions(ali_dir / "final.mdl"),
-    )
+    reader = FeatureReader(data, InputOptions(cmvn="none"))
+    transitions = read_transitions(ali_dir / "final.mdl")
     with AlignmentSpool(ali_dir, transitions.tid2pdf, out / SPOOL_FILE) as spool:
         keys = join(reader, spool.lengths, options.max_missing, ali_dir)
         read_tree(ali_dir / "tree", transitions)

@@ -57,14 +57,10 @@ class SoftTargetFile:
         """Raises UserError if the file is incomplete, or its `made_by` differs."""
         content = load_arrays(path, ("keys", "offsets", "sums", "made_by"))
         self.keys, self._offsets, self.sums = content["keys"].tolist(), content["offsets"], content["sums"]
-        self.lengths, numbers = (
-            np.diff(self._offsets),
-            {torch.int16: np.int16, torch.int32: np.int32}[entry_type(num_pdfs)],
-        )
-        self._first, entries = (
-            map_numbers(_first(path), np.int64, "r+"),
-            map_numbers(_entries(path), numbers, "r+"),
-        )
+        self.lengths = np.diff(self._offsets)
+        numbers = {torch.int16: np.int16, torch.int32: np.int32}[entry_type(num_pdfs)]
+        self._first = map_numbers(_first(path), np.int64, "r+")
+        entries = map_numbers(_entries(path), numbers, "r+")
         whole = len(self._first) == self._offsets[-1] + 1 and len(entries) == 2 * self._first[-1]
         if not whole or content["made_by"] != made_by:
             raise UserError(
@@ -152,13 +148,11 @@ class SoftTargetFiles:
     """Soft-target files of a training, in `directory`, for the utterances of `targets` not held out."""
 
     def __init__(self, options: TeacherOptions, data: Path, targets: Targets, directory: Path, comm: Comm):
-        self.options, self.data, self.targets, self.directory, self.comm = (
-            options,
-            data,
-            targets,
-            directory,
-            comm,
-        )
+        self.options = options
+        self.data = data
+        self.targets = targets
+        self.directory = directory
+        self.comm = comm
         self.made_by = f"{fingerprint(options.directory / MODEL_FILE)} {options.teacher_mass}"
 
     def of(self, share: tuple[int, int] | None) -> SoftTargetFile | None:
@@ -205,10 +199,8 @@ class SoftTargetFiles:
             return self._estimate(found.num_bytes.sum(), found.lengths.sum(), 0, in_one)
         keys = self.targets.shard(*own, heldout=False)
         reader_of = partial(rank_reader, self.directory, targets=self.targets, keys=keys, name=TEACHERS_FILE)
-        lengths, teacher = (
-            self._lengths(keys),
-            Teacher(self.options, self.data, self.targets.num_pdfs, reader_of),
-        )
+        lengths = self._lengths(keys)
+        teacher = Teacher(self.options, self.data, self.targets.num_pdfs, reader_of)
         with _Writer(self._path(own), self.made_by, keys) as writer:
             known = self._places(
                 [path for path in sorted(self.directory.glob(_ALL)) if path != writer.path], keys
@@ -231,10 +223,8 @@ class SoftTargetFiles:
 
     def _places(self, paths: list[Path], keys: list[str]) -> dict[str, tuple[SoftTargetFile, int]]:
         """(file, index) of those of the utterances `keys` that are in the complete ones of these files."""
-        files, lengths = (
-            [found for path in paths if (found := self._open(path))],
-            dict(zip(keys, self._lengths(keys).tolist())),
-        )
+        files = [found for path in paths if (found := self._open(path))]
+        lengths = dict(zip(keys, self._lengths(keys).tolist()))
         places = ((file, number, key) for file in files for number, key in enumerate(file.keys))
         return {
             key: (file, number) for file, number, key in places if lengths.get(key) == file.lengths[number]
@@ -259,10 +249,8 @@ class SoftTargetFiles:
         """Log the estimated total size, from `num_bytes` for `frames` frames of this rank, with `left` frames
         left. Every rank must call this. Raises UserError if the disk has too little space for the rest."""
         num_bytes, frames, left = self.comm.allreduce(np.array([num_bytes, frames, left], np.float64))
-        free, of_frame = (
-            self.comm.reduce_scalar(shutil.disk_usage(self.directory).free, "min"),
-            num_bytes / max(frames, 1),
-        )
+        free = self.comm.reduce_scalar(shutil.disk_usage(self.directory).free, "min")
+        of_frame = num_bytes / max(frames, 1)
         whole = of_frame * (frames + left)
         needed = of_frame * left + (whole if in_one else 0)
         self.comm.log(

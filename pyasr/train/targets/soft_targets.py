@@ -195,11 +195,9 @@ class Teacher:
         num_pdfs: int,
         open_reader: Callable[[Path, InputOptions], FeatureReader] = FeatureReader,
     ):
-        self.model, self.mass, self.num_pdfs = (
-            load_model(options.directory / MODEL_FILE),
-            options.teacher_mass,
-            num_pdfs,
-        )
+        self.model = load_model(options.directory / MODEL_FILE)
+        self.mass = options.teacher_mass
+        self.num_pdfs = num_pdfs
         self.reader = open_reader(options.teacher_data or data, InputOptions.load(options.directory))
         self.model.check_answers_on_all(options.directory, "training on its posteriors")
         if self.model.num_pdfs != num_pdfs:

@@ -186,5 +186,5 @@ def test_every_advised_flag_exists():
     for kaldis, ours in OURS.items():
         for name in ours.split():
             assert any(name in known for known in flags), f"{kaldis}: no step has --{name}"
-    for kaldis, (beside, _) in _NEEDLESS.items():
-        assert any(beside in known for known in flags), f"{kaldis}: no step has --{beside}"
+    for kaldis, (flag, _) in _NEEDLESS.items():
+        assert any(flag in known for known in flags), f"{kaldis}: no step has --{flag}"

@@ -186,7 +186,7 @@ def test_file_changed_while_read_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_copy_beside_output_is_written(damage, tmp_path):
+def test_copy_next_to_output_is_written(damage, tmp_path):
     """For example DATA/feats.scp of DATA/feats."""
     out, copy = tmp_path / "feats", tmp_path / "feats.scp"
 

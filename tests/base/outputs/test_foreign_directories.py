@@ -33,12 +33,12 @@ def kept(request, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["out.old", "out.changed", "out.bak"])
-def test_directory_beside_output_is_kept(name, kept, tmp_path):
-    beside = kept.rename(tmp_path / name)
-    before = contents(beside)
+def test_directory_next_to_output_is_kept(name, kept, tmp_path):
+    neighbour = kept.rename(tmp_path / name)
+    before = contents(neighbour)
     make(tmp_path)
-    make(tmp_path, "anew", force=True)
-    assert contents(beside) == before and sorted(path.name for path in tmp_path.iterdir()) == ["out", name]
+    make(tmp_path, "again", force=True)
+    assert contents(neighbour) == before and sorted(path.name for path in tmp_path.iterdir()) == ["out", name]
 
 
 @pytest.mark.parametrize("force", [False, True])
@@ -48,11 +48,11 @@ def test_directory_at_place_of_output_is_refused(is_made, force, kept, tmp_path)
         make(tmp_path)
     scratch = kept.rename(tmp_path / "out.tmp")
     before = contents(scratch)
-    told = UserError if force or not is_made else UpToDate
+    refusal = UserError if force or not is_made else UpToDate
     with pytest.raises(
-        told, match="out.tmp has files that were not written by a step" if told is UserError else None
+        refusal, match="out.tmp has files that were not written by a step" if refusal is UserError else None
     ):
-        make(tmp_path, "anew", force=force)
+        make(tmp_path, "again", force=force)
     assert contents(scratch) == before and (tmp_path / "out").exists() == is_made
 
 
@@ -95,7 +95,7 @@ def test_directory_at_hidden_place_of_replaced_output_is_refused(kind, kept, tmp
     else:
         hidden.symlink_to(kept)
     with pytest.raises(UserError, match=r"\.out\.old exists and was not written by a step; move it away"):
-        make(tmp_path, "anew", force=True)
+        make(tmp_path, "again", force=True)
     with pytest.raises(UpToDate):
         make(tmp_path)
     assert contents(kept)["log/notes.txt"] == "work of years" and (
@@ -106,7 +106,7 @@ def test_directory_at_hidden_place_of_replaced_output_is_refused(kind, kept, tmp
 
 @pytest.mark.parametrize("length", [250, 251])
 def test_longest_names_of_outputs(length, tmp_path):
-    for content in ("made", "anew"):
+    for content in ("made", "again"):
         with stage_output(tmp_path / ("n" * length), {}, [], force=True) as out:
             (out / "result").write_text(content)
     assert [path.name for path in tmp_path.iterdir()] == ["n" * length]

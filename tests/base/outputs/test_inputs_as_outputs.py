@@ -120,20 +120,20 @@ def test_input_equal_to_output_by_other_name_is_refused(kind, tmp_path):
         (out / "text").write_text("one")
         (out / "sub").mkdir()
         (out / "sub" / "text").write_text("two")
-    (tmp_path / "beside").mkdir()
-    (tmp_path / "beside" / "text").write_text("three")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "text").write_text("three")
     places = {
         "link to it": "link",
         "folder in it": "out/sub",
-        "link in it": "out/beside",
-        "another way to it": "beside/../out",
+        "link in it": "out/other",
+        "another way to it": "other/../out",
         "scratch directory": "out.tmp",
     }
     given = tmp_path / places[kind]
     if kind == "scratch directory":
         (tmp_path / "out").rename(given)
     if not given.exists():
-        given.symlink_to(tmp_path / ("out" if kind == "link to it" else "beside"))
+        given.symlink_to(tmp_path / ("out" if kind == "link to it" else "other"))
     before = state(tmp_path)
     with pytest.raises(UserError, match="would be replaced by the output"):
         with stage_output(tmp_path / "out", {"a": 1}, [given / "text"], force=True):

@@ -46,8 +46,8 @@ def test_output_is_created_once_then_up_to_date(place):
 def test_changed_input_recomputes_output(place, capsys):
     make(place)
     (place / "in").write_text("other")
-    make(place, "anew")
-    assert content_of(place) == "anew" and f"out of date: {place / 'in'} changed" in capsys.readouterr().out
+    make(place, "again")
+    assert content_of(place) == "again" and f"out of date: {place / 'in'} changed" in capsys.readouterr().out
 
 
 def test_removed_input_recomputes_output(place, capsys):
@@ -99,8 +99,8 @@ def test_lost_output_file_recomputes_output(place):
     (place / "also").write_text("")
     make(place, also=[place / "also"])
     (place / "also").unlink()
-    make(place, "anew", also=[place / "also"])
-    assert content_of(place) == "anew"
+    make(place, "again", also=[place / "also"])
+    assert content_of(place) == "again"
 
 
 def test_missing_input_is_refused(place):
@@ -235,8 +235,8 @@ def test_linked_output_is_written_at_link_target(place, there):
     (place / "out").symlink_to(disk)
     make(place)
     (place / "in").write_text("other")
-    make(place, "anew")
-    assert (place / "out").is_symlink() and (disk / "result").read_text() == "anew" and read_done(disk)
+    make(place, "again")
+    assert (place / "out").is_symlink() and (disk / "result").read_text() == "again" and read_done(disk)
     assert [path.name for path in disk.parent.iterdir()] == ["far"]
     with pytest.raises(UpToDate):
         make(place)
@@ -313,12 +313,12 @@ def test_longest_names_of_atomic_write(tmp_path):
 def test_unwritable_file_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     (tmp_path / "directory").mkdir()
-    for name, told in {
+    for name, message in {
         "nodir/x": "nodir: no such file or directory",
         "file/x": "file: Not a directory; check the path",
         "directory": "directory: Is a directory; check the path",
     }.items():
-        with pytest.raises(UserError, match=f"^{tmp_path}/{told}$"):
+        with pytest.raises(UserError, match=f"^{tmp_path}/{message}$"):
             with atomic_write(tmp_path / name) as f:
                 f.write("a")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["directory", "file"]
@@ -512,7 +512,7 @@ def test_fingerprint_of_table_includes_its_own_output_directory(place):
 def test_unreadable_done_file_means_incomplete(text, place):
     make(place)
     (place / "out" / DONE).write_text(text)
-    make(place, "anew")
-    assert content_of(place) == "anew" and json.loads((place / "out" / DONE).read_text())["options"] == {
+    make(place, "again")
+    assert content_of(place) == "again" and json.loads((place / "out" / DONE).read_text())["options"] == {
         "a": 1
     }

@@ -141,11 +141,11 @@ def test_options_of_other_step_are_not_listed(place, capsys):
     for options in ({"fbank": {"num_mel_bins": 40, "pitch": {"delay": 0}}}, {"mfcc": {"num_ceps": 13}}):
         with pytest.raises(KeyboardInterrupt), stage_output(place / "out", options, []):
             raise KeyboardInterrupt
-    told = (
+    message = (
         "an interrupted run had other options (fbank: its options -> None; mfcc: None -> its options); "
         "its files are discarded"
     )
-    assert capsys.readouterr().out == f"{place}/out.tmp: {told}\n"
+    assert capsys.readouterr().out == f"{place}/out.tmp: {message}\n"
 
 
 @pytest.mark.parametrize("resume", [False, True])

@@ -117,7 +117,7 @@ def test_large_files_are_sampled_by_job(tmp_path, read):
 
 def test_files_outside_output_have_no_digests(tmp_path):
     with stage_output(tmp_path / "out", {}, []) as out:
-        with atomic_write(tmp_path / "beside", "wb") as f:
+        with atomic_write(tmp_path / "other", "wb") as f:
             f.write(bytes(100_000))
         assert not noted_digests(out)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["beside", "out"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "out"]

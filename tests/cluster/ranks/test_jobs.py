@@ -27,7 +27,7 @@ def second_fails(spec, job):
 def meet(spec, job):
     open(f"{spec.cmd}/here.{job}", "w").close()
     while not all(os.path.exists(f"{spec.cmd}/here.{other}") for other in (1, 2, 3)): time.sleep(0.01)
-def all_fail_alike(spec, job):
+def all_fail_for_same_reason(spec, job):
     meet(spec, job)
     raise UserError("data/train: no frames")
 def all_fail(spec, job):
@@ -84,7 +84,7 @@ def test_run_jobs_reports_failed_job(function, sentence, functions):
 @pytest.mark.parametrize(
     "function, sentence",
     [
-        ("all_fail_alike", r"^3 of 3 jobs failed: data/train: no frames \(log: .*x\.\d\.log\)$"),
+        ("all_fail_for_same_reason", r"^3 of 3 jobs failed: data/train: no frames \(log: .*x\.\d\.log\)$"),
         ("all_fail", r"^3 of 3 jobs failed, job (\d) first: utterance \1 is empty \(log: .*x\.\1\.log\)$"),
     ],
 )
@@ -103,7 +103,7 @@ def test_number_of_failed_jobs_is_reported(function, sentence, functions):
     "function, run, most_lines, more",
     [
         ("third_fails", run_jobs, 2, {}),
-        ("all_fail_alike", run_jobs, 2, {}),
+        ("all_fail_for_same_reason", run_jobs, 2, {}),
         ("rank_fails", run_ranks, 2, {"num_ranks": 2}),
         ("rank_is_killed", run_ranks, 3, {"num_ranks": 2}),
     ],

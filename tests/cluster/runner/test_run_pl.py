@@ -545,7 +545,7 @@ def test_job_with_closed_output_ends_by_sigpipe(tmp_path):
 
 def test_run_pl_under_nohup_survives_hangup(tmp_path):
     """Its job survives, too."""
-    script = r"kill -HUP \$PPID \$\$; sleep 0.2; echo went on"
+    script = r"kill -HUP \$PPID \$\$; sleep 0.2; echo continued"
     done = subprocess.run(
         ["nohup", "run.pl", "x.log", "bash", "-c", script],
         cwd=tmp_path,
@@ -553,7 +553,7 @@ def test_run_pl_under_nohup_survives_hangup(tmp_path):
         text=True,
         timeout=60,
     )
-    assert (done.returncode, "went on\n" in (tmp_path / "x.log").read_text()) == (0, True), done
+    assert (done.returncode, "continued\n" in (tmp_path / "x.log").read_text()) == (0, True), done
 
 
 def read(path):

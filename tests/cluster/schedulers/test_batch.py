@@ -1,4 +1,4 @@
-"""A scheduler's runner with status files that appear in any order."""
+"""Runners of batch schedulers when status files appear in any order."""
 
 import os
 import re
@@ -344,10 +344,8 @@ def test_restarted_ranks_are_not_confused_with_earlier_ones(slurm_pl, tmp_path, 
     begin_slurm_of_processes(tmp_path / "bin")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
     monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'tests' / 'parallel'}:{os.environ['PYTHONPATH']}")
-    function, recovery = (
-        "rank_workers:asked_to_end_and_lost_before_an_error",
-        Recovery(RankJobOptions(max_restarts=1, rank_timeout=5.0)),
-    )
+    function = "rank_workers:asked_to_end_and_lost_before_an_error"
+    recovery = Recovery(RankJobOptions(max_restarts=1, rank_timeout=5.0))
     with pytest.raises(UserError, match="data/train/utt2spk: no such file") as caught:
         run_ranks(
             JobOptions(cmd="slurm.pl"),

@@ -38,8 +38,8 @@ RUNS, ENDED, LOST = Fate(True), Fate(False), Fate(False, "lost", "n1", host_lost
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-    monkeypatch.setattr(ending, "_LEAST_WAIT_S", 0.001)
-    monkeypatch.setattr(ending, "_MOST_WAIT_S", 0.002)
+    monkeypatch.setattr(ending, "_MIN_WAIT_S", 0.001)
+    monkeypatch.setattr(ending, "_MAX_WAIT_S", 0.002)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import soundfile
 from audio_counts import FORMS, NUM_SAMPLES, chunk, counted, encoded, of_flac, samples, without_xing
 
 from pyasr.data.audio import audio_checks, flac_length
-from pyasr.data.audio.audio_checks import Look, look_at_audio
+from pyasr.data.audio.audio_checks import Look, inspect_audio
 
 pytestmark = pytest.mark.filterwarnings("error")  # of what libsndfile prints
 WITH_SIZES = sorted(set(FORMS) - {"FLAC", "MP3"})
@@ -44,7 +44,7 @@ def never_read(rx):
 def test_header_check_reports_same_errors_as_reading(form, change, tmp_path):
     path = tmp_path / "a.wav"
     path.write_bytes(BROKEN[change](form, encoded(form, samples())))
-    found, right = (look_at_audio(str(path), how) for how in ("exists", "read"))
+    found, right = (inspect_audio(str(path), how) for how in ("exists", "read"))
     assert found.complaint == right.complaint != "" and found.seconds is None
     assert ("to keep it, rewrite its header, for example by 'sox" in found.complaint) == (
         "bytes follow that" in found.complaint
@@ -56,9 +56,9 @@ def test_header_check_reports_same_errors_as_reading(form, change, tmp_path):
 def test_valid_files_are_not_read(form, change, tmp_path, monkeypatch):
     path = tmp_path / "a.wav"
     path.write_bytes(SOUND[change](form, encoded(form, samples())))
-    assert look_at_audio(str(path), "read").complaint == ""
+    assert inspect_audio(str(path), "read").complaint == ""
     monkeypatch.setattr(audio_checks, "_read", never_read)
-    assert look_at_audio(str(path), "exists") == Look()
+    assert inspect_audio(str(path), "exists") == Look()
 
 
 @pytest.mark.parametrize("form", WITH_SIZES)
@@ -66,7 +66,7 @@ def test_valid_files_are_not_read(form, change, tmp_path, monkeypatch):
 def test_files_that_need_reading_are_read_and_accepted(form, change, tmp_path):
     path = tmp_path / "a.wav"
     path.write_bytes(NEARLY[change](form, encoded(form, samples())))
-    assert look_at_audio(str(path), "exists") == Look()
+    assert inspect_audio(str(path), "exists") == Look()
 
 
 def compressed(form: str, num: int = 30000) -> bytes:
@@ -107,7 +107,7 @@ ENDS = {
 def test_compressed_file_ends_give_same_errors_as_reading(form, change, tmp_path):
     path = tmp_path / "a.flac"
     path.write_bytes(ENDS[change](form, compressed(form)))
-    found, right = (look_at_audio(str(path), how) for how in ("exists", "read"))
+    found, right = (inspect_audio(str(path), how) for how in ("exists", "read"))
     assert found.complaint == right.complaint
     assert ("missing" in change) <= (right.complaint != "")
 
@@ -129,7 +129,7 @@ def test_valid_compressed_files_are_not_read(form, change, num, tmp_path, monkey
     path = tmp_path / "a.flac"
     path.write_bytes(COMPRESSED[change](form, compressed(form, num)))
     monkeypatch.setattr(audio_checks, "_read", never_read)
-    assert look_at_audio(str(path), "exists") == Look()
+    assert inspect_audio(str(path), "exists") == Look()
 
 
 def test_flac_without_count_is_read(tmp_path):
@@ -140,7 +140,7 @@ def test_flac_without_count_is_read(tmp_path):
         (content[:-100], "a FLAC stream without its length in the header"),
     ):
         path.write_bytes(there)
-        assert look_at_audio(str(path), "exists").complaint == complaint
+        assert inspect_audio(str(path), "exists").complaint == complaint
 
 
 def test_sphere_header_counting_all_channels(tmp_path, monkeypatch):
@@ -148,7 +148,7 @@ def test_sphere_header_counting_all_channels(tmp_path, monkeypatch):
     soundfile.write(file, samples(2), 8000, "ULAW", format="NIST")
     (tmp_path / "a.sph").write_bytes(counted("NIST", file.getvalue(), 2 * 2 * NUM_SAMPLES))
     monkeypatch.setattr(audio_checks, "_read", never_read)
-    assert look_at_audio(f"{tmp_path}/a.sph", "exists") == Look()
+    assert inspect_audio(f"{tmp_path}/a.sph", "exists") == Look()
 
 
 @pytest.mark.parametrize(
@@ -156,9 +156,9 @@ def test_sphere_header_counting_all_channels(tmp_path, monkeypatch):
 )
 def test_file_without_audio_is_reported(content, message, tmp_path):
     (tmp_path / "a.wav").write_bytes(content)
-    assert message in look_at_audio(f"{tmp_path}/a.wav", "exists").complaint
+    assert message in inspect_audio(f"{tmp_path}/a.wav", "exists").complaint
     assert (
-        look_at_audio(f"{tmp_path}/a.wav", "no")
-        == look_at_audio(f"cat {tmp_path}/a.wav |", "exists")
+        inspect_audio(f"{tmp_path}/a.wav", "no")
+        == inspect_audio(f"cat {tmp_path}/a.wav |", "exists")
         == Look()
     )

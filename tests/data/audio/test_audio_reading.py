@@ -252,10 +252,8 @@ FORMS = [
 @pytest.mark.parametrize(("form", "coding"), FORMS)
 def test_truncation_never_gives_fewer_samples(form, coding, tmp_path):
     """A file that is cut anywhere, also within the header, is an error and never yields fewer samples."""
-    path, samples = (
-        tmp_path / "a",
-        np.random.default_rng(0).normal(0, 0.1, (9001, 2))[:, : 1 if coding == "GSM610" else 2],
-    )
+    path = tmp_path / "a"
+    samples = np.random.default_rng(0).normal(0, 0.1, (9001, 2))[:, : 1 if coding == "GSM610" else 2]
     soundfile.write(path, samples, 8000, coding, format=form)
     whole = path.read_bytes()
     assert len(decode_audio(io.BytesIO(whole), "a")[0]) >= len(samples)
@@ -304,7 +302,7 @@ def test_joined_ogg_files_are_refused(coding):
         decode_audio(io.BytesIO(one + other), "a")
     side_by_side = pages(one)[:1] + pages(other)[:1] + pages(one)[1:] + pages(other)[1:]
     assert (
-        not audio_sizes.holds_several(b"".join(side_by_side))
+        not audio_sizes.is_joined(b"".join(side_by_side))
         and len(decode_audio(io.BytesIO(one), "a")[0]) == 8000
     )
 

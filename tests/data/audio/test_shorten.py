@@ -19,10 +19,10 @@ from shorten_encoder import (
 )
 
 from pyasr.base.errors import UserError
-from pyasr.data.audio.audio_checks import Look, look_at_audio
+from pyasr.data.audio.audio_checks import Look, inspect_audio
 from pyasr.data.audio.audio_lengths import seconds_of
 from pyasr.data.audio.audio_reading import UnusableAudio, audio_head, decode_audio, read_audio
-from pyasr.data.audio.shorten import seems_whole
+from pyasr.data.audio.shorten import seems_complete
 
 WAYS = {
     "best": {},
@@ -296,16 +296,16 @@ def test_commands_may_output_shorten(tmp_path):
 def test_header_check_reads_headers_and_ends(tmp_path):
     path, content = tmp_path / "a.sph", shortened_sphere(speech(2), 2, 16000)
     path.write_bytes(content)
-    assert audio_head(str(path)) == (16000, 2) and look_at_audio(str(path), "exists") == Look()
-    assert look_at_audio(str(path), "read", "B") == Look(seconds=2000 / 16000, rate=16000)
+    assert audio_head(str(path)) == (16000, 2) and inspect_audio(str(path), "exists") == Look()
+    assert inspect_audio(str(path), "read", "B") == Look(seconds=2000 / 16000, rate=16000)
     path.write_bytes(content[:-100])
-    assert all("cut short" in look_at_audio(str(path), how, "B").complaint for how in ("exists", "read"))
+    assert all("cut short" in inspect_audio(str(path), how, "B").complaint for how in ("exists", "read"))
     for broken, message in (
         (content[:1024], "cut short, 0 of 2000"),
         (content.replace(b"ajkg", b"bjkg"), "does not begin like a shorten stream"),
     ):
         path.write_bytes(broken)
-        assert message in look_at_audio(str(path), "exists", "B").complaint
+        assert message in inspect_audio(str(path), "exists", "B").complaint
 
 
 @pytest.mark.parametrize("coding", ["ulaw", "pcm"])
@@ -313,19 +313,19 @@ def test_complete_streams_are_recognised_by_last_bytes(coding):
     """Most streams of any length; no stream that was cut at a disk block, and very few that were cut
     elsewhere."""
     streams = [shortened_sphere(speech(2)[:num], 2, 16000, coding)[1024:] for num in range(1, 100)]
-    assert sum(seems_whole(stream[-8:], len(stream)) for stream in streams) > 75
+    assert sum(seems_complete(stream[-8:], len(stream)) for stream in streams) > 75
     noise = np.random.default_rng(0).normal(0, 500, (20_000, 2)).astype(np.int16)
     stream = shortened_sphere(noise, 2, 16000, coding)[1024:]
-    taken = [seems_whole(stream[end - 8 : end], end) for end in range(8, len(stream))]
+    taken = [seems_complete(stream[end - 8 : end], end) for end in range(8, len(stream))]
     assert len(taken) > 10_000 and sum(taken) < len(taken) / 200
-    assert not any(seems_whole(stream[end - 8 : end], end) for end in range(3072, len(stream), 512))
+    assert not any(seems_complete(stream[end - 8 : end], end) for end in range(3072, len(stream), 512))
 
 
 def test_streams_truncated_in_silence_are_detected():
     """Blocks of zeros, whose command has the bits 00100, end like the end command."""
     stream = shortened_sphere(np.zeros((200_000, 2), np.int16), 2, 16000, "pcm")[1024:]
-    assert seems_whole(stream[-8:], len(stream)) and not any(
-        seems_whole(stream[end - 8 : end], end) for end in range(16, len(stream) - 4)
+    assert seems_complete(stream[-8:], len(stream)) and not any(
+        seems_complete(stream[end - 8 : end], end) for end in range(16, len(stream) - 4)
     )
 
 
@@ -333,4 +333,4 @@ def test_data_after_stream_is_not_truncation(tmp_path):
     """Such a file is decoded to check it."""
     path = tmp_path / "a.sph"
     path.write_bytes(shortened_sphere(speech(2), 2, 16000) + bytes(100))
-    assert look_at_audio(str(path), "exists", "A") == Look() and seconds_of(path) == 2000 / 16000
+    assert inspect_audio(str(path), "exists", "A") == Look() and seconds_of(path) == 2000 / 16000

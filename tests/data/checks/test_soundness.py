@@ -14,7 +14,7 @@ from pyasr.data.checks.soundness import Soundness
 
 UTILS = Path(__file__).parents[3] / "utils"
 TABLES = ("utt2spk", "spk2utt", "text", "segments", "wav.scp")
-MOST_BYTES = 500  # of memory that an utterance may take
+MAX_BYTES = 500  # of memory that an utterance may take
 CHANGES = st.sampled_from(
     ["", " ", "  x", "\t", "\r", "\u00a0", "<eps>", "-1", "9 9", "ann", "bob-001", "\x1c", "\n", "é"]
 )
@@ -65,7 +65,7 @@ def test_memory_of_many_utterances(tmp_path):
     for path, num in (small, large):
         write_many(path, num)
     needed = peak_bytes(small[0])
-    assert peak_bytes(large[0]) - needed < MOST_BYTES * large[1]
+    assert peak_bytes(large[0]) - needed < MAX_BYTES * large[1]
 
 
 def peak_bytes(data: Path) -> int:

@@ -37,13 +37,13 @@ def test_blanks_separate_units_of_a_word():
                 assert (node >= 0 and has_pair(lexicon.ends, node, word)) == any(
                     way.fullmatch(text) is not None for way in ways
                 )
-                goes_on = any(
+                continues = any(
                     way.fullmatch(text + rest)
                     for way in ways
                     for rest in ("3", "4", "13", "23", "123", "213", "1213", "2", "12")
                 )
                 if node >= 0 and not has_pair(lexicon.ends, node, word):
-                    assert has_pair(lexicon.prefixes, node, word) == goes_on
+                    assert has_pair(lexicon.prefixes, node, word) == continues
 
 
 def test_units_are_numbered_from_one():

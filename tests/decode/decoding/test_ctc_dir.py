@@ -387,12 +387,10 @@ def test_network_gives_same_result_as_its_posteriors(exp):
 
 @pytest.mark.parametrize("num_threads, num_cores", [(1, 3), (2, 1)])
 def test_decoding_threads_use_one_core_each(exp, tmp_path, monkeypatch, num_threads, num_cores):
-    num_units, before, compute, seen = (
-        len(Subwords.read(exp / "units")),
-        torch.get_num_threads(),
-        AcousticModel.log_posteriors,
-        [],
-    )
+    num_units = len(Subwords.read(exp / "units"))
+    before = torch.get_num_threads()
+    compute = AcousticModel.log_posteriors
+    seen = []
     AcousticModel(
         FeedForward(DnnOptions(hidden_dim=4), 3, num_units),
         torch.zeros(3),

@@ -225,10 +225,8 @@ def test_lattices_of_incomplete_searches_are_accepted(exp, decoded, tmp_path):
     """Lattices that end early are accepted if totals.json names them; otherwise they belong to other
     features."""
     spec, out = decoded
-    data, reader = (
-        Path(shutil.copytree(exp[0] / "data", tmp_path / "data")),
-        open_features(exp[0] / "data", exp[0] / "model"),
-    )
+    data = Path(shutil.copytree(exp[0] / "data", tmp_path / "data"))
+    reader = open_features(exp[0] / "data", exp[0] / "model")
     with ArkWriter(data / "f.ark", data / "feats.scp") as writer:
         for utt in reader.keys:
             writer.write(utt, np.append(reader[utt], reader[utt][:5], 0))

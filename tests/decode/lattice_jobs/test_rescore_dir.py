@@ -354,7 +354,7 @@ def test_tables_of_large_models_are_shared_by_jobs(exp, monkeypatch):
         root / "decode",
         root / "expected",
     )
-    monkeypatch.setattr(mapped, "LEAST_BYTES", 0)
+    monkeypatch.setattr(mapped, "MIN_BYTES", 0)
     for places in (["lang", "lang4"], ["out/.tables"] * 2):
         (root / "out").mkdir(exist_ok=True)
         spec = RescoreSpec(

@@ -198,11 +198,9 @@ def test_greedy_and_prefix_search_equal_exact_search(exp, tmp_path):
         }
         for search in ("greedy", "prefix")
     ]
-    scorer, reader, units = (
-        load_scorer(tmp_path),
-        FeatureReader(exp / "data", InputOptions(cmvn="none")),
-        read_units(exp / "ctc"),
-    )
+    scorer = load_scorer(tmp_path)
+    reader = FeatureReader(exp / "data", InputOptions(cmvn="none"))
+    units = read_units(exp / "ctc")
     for key in LENGTHS:
         posteriors = scorer.log_posteriors(reader[key]).astype(np.float64)
         labels = posteriors.argmax(1)

@@ -42,10 +42,8 @@ def random_lattice(seed: int, num_frames: int = 5, exact: bool = False) -> Latti
     rng = np.random.default_rng(seed)
     graph, loglikes = random_graph(rng, 6, 20, 4), -30 * rng.random((num_frames, 4))
     if exact:
-        graph, loglikes = (
-            graph.replaced(weights=np.round(2 * graph.weights) / 2),
-            np.round(loglikes / 16) * 16,
-        )
+        graph = graph.replaced(weights=np.round(2 * graph.weights) / 2)
+        loglikes = np.round(loglikes / 16) * 16
     return Decoder(
         graph, tid2pdf(4), DecodeOptions(beam=1000.0, lattice_beam=9.0, acoustic_scale=SCALE)
     ).decode(loglikes)

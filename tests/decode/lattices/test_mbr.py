@@ -130,10 +130,8 @@ def test_mbr_prefers_majority_to_best_path():
 
 def test_narrow_window_changes_only_alignment_of_distant_words():
     for graph in graphs(30, 3, num_states=8):
-        wide, narrow = (
-            mbr_decode(graph, [1, 2, 3], decode=False),
-            mbr_decode(graph, [1, 2, 3], decode=False, window_frames=5),
-        )
+        wide = mbr_decode(graph, [1, 2, 3], decode=False)
+        narrow = mbr_decode(graph, [1, 2, 3], decode=False, window_frames=5)
         assert narrow.risk >= wide.risk - NOISE >= expected_errors(paths(graph), [1, 2, 3]) - 2 * NOISE
         same = mbr_decode(graph, window_frames=51)
         assert (same.words, same.risk) == (

@@ -125,16 +125,9 @@ def test_merged_history_continues_from_cheapest_path(tmp_path):
     (merged,) = rescore_together([lattice], lm, model, IDS, Expansion(1, 1.0, 1e9, 0.1))
     (exact,) = rescore_together([lattice], lm, model, IDS, Expansion(30, 1.0, 1e9, 0.1))
     assert merged.num_states < exact.num_states
-    alphas, arcs = (
-        {0: (0.0, ())},
-        list(
-            zip(
-                merged.sources.tolist(),
-                merged.targets.tolist(),
-                merged.words.tolist(),
-                range(merged.num_arcs),
-            )
-        ),
+    alphas = {0: (0.0, ())}
+    arcs = list(
+        zip(merged.sources.tolist(), merged.targets.tolist(), merged.words.tolist(), range(merged.num_arcs))
     )
     # cost of the word after the words of the cheapest path to the source
     for source, target, word, arc in arcs:

@@ -34,29 +34,19 @@ def reference(options, waves):
     theirs = knf.MfccOptions() if is_mfcc else knf.FbankOptions()
     frame, mel = options.frame, options.mel
     theirs.frame_opts.samp_freq, theirs.frame_opts.dither = frame.sample_frequency, 0
-    theirs.frame_opts.frame_length_ms, theirs.frame_opts.frame_shift_ms = (
-        frame.frame_length,
-        frame.frame_shift,
-    )
-    theirs.frame_opts.preemph_coeff, theirs.frame_opts.remove_dc_offset = (
-        frame.preemphasis_coefficient,
-        frame.remove_dc_offset,
-    )
+    theirs.frame_opts.frame_length_ms = frame.frame_length
+    theirs.frame_opts.frame_shift_ms = frame.frame_shift
+    theirs.frame_opts.preemph_coeff = frame.preemphasis_coefficient
+    theirs.frame_opts.remove_dc_offset = frame.remove_dc_offset
     theirs.frame_opts.window_type, theirs.frame_opts.snip_edges = frame.window_type, frame.snip_edges
-    theirs.mel_opts.num_bins, theirs.mel_opts.low_freq, theirs.mel_opts.high_freq = (
-        mel.num_mel_bins,
-        mel.low_freq,
-        mel.high_freq,
-    )
-    theirs.frame_opts.round_to_power_of_two, theirs.htk_compat = (
-        frame.round_to_power_of_two,
-        options.htk_compat,
-    )
-    theirs.use_energy, theirs.energy_floor, theirs.raw_energy = (
-        options.use_energy,
-        options.energy_floor,
-        frame.raw_energy,
-    )
+    theirs.mel_opts.num_bins = mel.num_mel_bins
+    theirs.mel_opts.low_freq = mel.low_freq
+    theirs.mel_opts.high_freq = mel.high_freq
+    theirs.frame_opts.round_to_power_of_two = frame.round_to_power_of_two
+    theirs.htk_compat = options.htk_compat
+    theirs.use_energy = options.use_energy
+    theirs.energy_floor = options.energy_floor
+    theirs.raw_energy = frame.raw_energy
     if is_mfcc:
         theirs.num_ceps, theirs.cepstral_lifter = options.num_ceps, options.cepstral_lifter
     else:

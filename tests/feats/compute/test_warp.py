@@ -10,10 +10,8 @@ from pyasr.feats.compute.warp import Warper
 from pyasr.feats.options import FbankOptions, FrameOptions, MelOptions, MfccOptions
 
 FRAME, MEL = FrameOptions(sample_frequency=8000.0), MelOptions(40, 20.0, -200.0)
-FBANK, HIRES = (
-    FbankOptions(frame=FRAME, mel=MEL),
-    MfccOptions(frame=FRAME, mel=MEL, num_ceps=40, use_energy=False),
-)
+FBANK = FbankOptions(frame=FRAME, mel=MEL)
+HIRES = MfccOptions(frame=FRAME, mel=MEL, num_ceps=40, use_energy=False)
 SMALL = MfccOptions(frame=FRAME, use_energy=False)
 
 

@@ -113,8 +113,8 @@ def test_tables_of_other_features_are_kept(data):
     write_table(data / "cmvn.scp", {"a": "/k/cmvn.ark:7"})
     assert "moved to" in step("compute_cmvn.py", data).stdout
     cmvn = read_table(data / "cmvn.scp")
-    anew = step("make_mfcc.py", "--nj", 1, "--use-energy", "true", "--force", *FLAGS[:2], data)
-    assert anew.returncode == 0 and "moved to" not in anew.stdout
+    again = step("make_mfcc.py", "--nj", 1, "--use-energy", "true", "--force", *FLAGS[:2], data)
+    assert again.returncode == 0 and "moved to" not in again.stdout
     assert not (data / "cmvn.scp").exists()  # statistics of other features must not be used
     assert (
         step("compute_cmvn.py", data).returncode == 0 and read_table(data / "cmvn.scp").keys() == cmvn.keys()
@@ -135,7 +135,7 @@ def test_copy_with_replaced_tables_stays_up_to_date(data, tmp_path):
         pass
 
 
-def make_anew(data):
+def make_again(data):
     """Messages of the step."""
     run = step("make_mfcc.py", "--nj", 1, *FLAGS, data)
     assert run.returncode == 0, run.stderr
@@ -145,19 +145,19 @@ def make_anew(data):
 def test_replaced_recording_recomputes_features(data, tmp_path):
     """Even if length and modification time are equal and only the middle differs. A new modification time or
     a renamed copy is no change."""
-    make_anew(data)
+    make_again(data)
     before, path = load_all(data / "feats.scp"), tmp_path / "b-1.wav"
     os.utime(path, (1, 1))
-    assert "is up to date" in make_anew(data)
+    assert "is up to date" in make_again(data)
     samples = wave("b-1", 12000)
     samples[4100:6100] = 0
     soundfile.write(path, samples, 8000, subtype="PCM_16")
     os.utime(path, (1, 1))
-    report = make_anew(data)
+    report = make_again(data)
     assert f"{data}: 1 recordings have changed: b-1" in report and "is out of date" in report
     after = load_all(data / "feats.scp")
     assert [utt for utt in LENGTHS if not np.array_equal(before[utt], after[utt])] == ["b-1"]
-    assert "is up to date" in make_anew(data)
+    assert "is up to date" in make_again(data)
 
 
 @pytest.mark.parametrize("source", ["a room.wav", "fan.wav"])
@@ -171,11 +171,11 @@ def test_replaced_noise_recomputes_features(source, data, tmp_path):
     write_table(
         data / "reco2distortion", {utt: json.dumps(mixed) if utt == "b-1" else "{}" for utt in LENGTHS}
     )
-    make_anew(data)
+    make_again(data)
     before = load_all(data / "feats.scp")
-    assert "is up to date" in make_anew(data)
+    assert "is up to date" in make_again(data)
     soundfile.write(tmp_path / source, wave(source, 200)[100:], 8000, subtype="PCM_16")
-    report = make_anew(data)
+    report = make_again(data)
     assert (
         f"1 recordings have changed: reco2distortion:{tmp_path}/{source.replace(' ', '%20')}" in report
         and "out of date" in report

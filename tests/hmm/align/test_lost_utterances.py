@@ -10,7 +10,7 @@ import pytest
 from gmm_corpus import write_corpus
 from steps_here import run_here
 
-from pyasr.base.cli.skipped_utterances import LeftOutOptions
+from pyasr.base.cli.skipped_utterances import SkippedOptions
 from pyasr.base.errors import UserError
 from pyasr.data.checks.validation import validate
 from pyasr.data.tables.datadir import split
@@ -221,9 +221,9 @@ def test_reasons_are_counted_and_rare_ones_omitted():
         "10 of 100 utterances have no alignment: 4: a (u0 u1 u2 ...), 3: b (u4 u5 u6), 2: c (u7 u8), 1 "
         "other reasons"
     )
-    report.check_missing("data", LeftOutOptions(0.1))
+    report.check_missing("data", SkippedOptions(0.1))
     with pytest.raises(UserError, match="data: 10 of 100 .*, or raise --max-missing"):
-        report.check_missing("data", LeftOutOptions(0.09))
+        report.check_missing("data", SkippedOptions(0.09))
     assert AlignReport(3).summary() == "all 3 utterances have an alignment"
 
 

@@ -57,11 +57,9 @@ def plain_words(phones, words, lang):
 @pytest.fixture(scope="module")
 def plain():
     """{utterance: [((word, phones...), frames)]}."""
-    lang, trans, text = (
-        LangDir(KALDI / "lang"),
-        read_transitions(SYSTEM / "final.mdl"),
-        read_table(KALDI / "data/text"),
-    )
+    lang = LangDir(KALDI / "lang")
+    trans = read_transitions(SYSTEM / "final.mdl")
+    text = read_table(KALDI / "data/text")
     return {
         utt: plain_words(plain_phones(alignment, trans), text[utt].split(), lang)
         for utt, alignment in read_job_archives(SYSTEM).items()
@@ -201,7 +199,7 @@ def test_alignments_of_other_utterances_are_refused_with_reason(tmp_path, caplog
         f"2 utterances of {SYSTEM} skipped: no line in {tmp_path}/data/text: {' '.join(utts[:2])}"
         in caplog.text
     )
-    assert not list((tmp_path / "prons").glob("left_out*"))
+    assert not list((tmp_path / "prons").glob("skipped_utterances*"))
 
 
 @pytest.mark.parametrize("empty", [True, False])

@@ -139,10 +139,8 @@ def test_mllt_increases_likelihood(corpus, mono, lda, tmp_path):
         LdaMlltOptions(dim=LDA_DIM, mllt_iters="99"),
     )
     train_lda_mllt_rank(spec, SoloComm())
-    old, new = (
-        read_matrix(without / "final.mat").astype(np.float64),
-        read_matrix(lda / "final.mat").astype(np.float64),
-    )
+    old = read_matrix(without / "final.mat").astype(np.float64)
+    new = read_matrix(lda / "final.mat").astype(np.float64)
     step = new @ np.linalg.pinv(old)
     np.testing.assert_allclose(step @ old, new, atol=1e-4)  # MLLT stays in the space selected by LDA
     assert (
@@ -271,10 +269,8 @@ def test_fmllr_features_are_written_as_data_directory(corpus, lda_sat, tmp_path)
         transform_shard(spec, job)
     write_tables(spec)
     spec.out.rename(spec.named)
-    adapted, stored = (
-        open_features(corpus[0], lda_sat, lda_sat),
-        FeatureReader(spec.named, InputOptions(cmvn="none")),
-    )
+    adapted = open_features(corpus[0], lda_sat, lda_sat)
+    stored = FeatureReader(spec.named, InputOptions(cmvn="none"))
     assert sorted(stored.keys) == sorted(adapted.keys) and stored.dim == LDA_DIM
     for utt in stored.keys[:20]:
         np.testing.assert_array_equal(stored[utt], adapted[utt])

@@ -231,10 +231,8 @@ def test_statistics_survive_files(model, tmp_path):
     parts = utterances(model)
     save_stats(tmp_path / "1.npz", speaker_stats(parts[:9], model))
     save_stats(tmp_path / "2.npz", speaker_stats(parts[9:], model))
-    whole, found = (
-        speaker_stats(parts, model),
-        load_stats([tmp_path / "1.npz", tmp_path / "2.npz"], {"s0", "few"}),
-    )
+    whole = speaker_stats(parts, model)
+    found = load_stats([tmp_path / "1.npz", tmp_path / "2.npz"], {"s0", "few"})
     assert found.keys() == {"s0", "few"}
     for speaker, stats in found.items():
         np.testing.assert_allclose(stats.g, whole[speaker].g, rtol=1e-9)

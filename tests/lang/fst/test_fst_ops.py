@@ -48,10 +48,8 @@ def test_local_epsilon_removal_keeps_all_costs(seed):
 @pytest.mark.parametrize("seed", range(6))
 def test_local_epsilon_removal_equals_kaldi(tmp_path, seed):
     fst = chain_with_shortcuts(seed, num_states=300, num_extra=100)
-    ours, theirs = (
-        ops.remove_epsilons_local(fst),
-        ops.connect(kaldi_binaries.apply("fstrmepslocal", fst, tmp_path)),
-    )
+    ours = ops.remove_epsilons_local(fst)
+    theirs = ops.connect(kaldi_binaries.apply("fstrmepslocal", fst, tmp_path))
     assert (ours.num_states, ours.num_arcs) == (theirs.num_states, theirs.num_arcs)
     assert ops.stochasticity(ours) == pytest.approx(ops.stochasticity(theirs), abs=1e-3)
 
@@ -91,10 +89,8 @@ def test_connect_removes_dead_ends():
 
 @pytest.mark.parametrize("seed", range(8))
 def test_connect_words_equals_connect_of_their_arcs(seed):
-    fst, words = (
-        chain_with_shortcuts(seed, num_labels=6),
-        np.random.default_rng(seed).choice(12, 4, replace=False),
-    )
+    fst = chain_with_shortcuts(seed, num_labels=6)
+    words = np.random.default_rng(seed).choice(12, 4, replace=False)
     for some in (words, np.append(words, 0), words[:0], np.arange(6)):
         expected, found = ops.connect(fst.keep_arcs(np.isin(fst.olabels, some))), ops.connect_words(fst, some)
         assert found.start == expected.start

@@ -43,10 +43,8 @@ def write_random(path, seed: int, order: int, num: int, words=(*SPOKEN, "strange
 
 def check_as_transducer(path, words: SymbolTable) -> int:
     """Check bit-identity with the transducer; returns the number of states."""
-    found, expected = (
-        tables_of_arpa(path, words),
-        tables_of_fst(arpa_to_fst(read_arpa(path), words)[0], words["#0"], "G"),
-    )
+    found = tables_of_arpa(path, words)
+    expected = tables_of_fst(arpa_to_fst(read_arpa(path), words)[0], words["#0"], "G")
     assert found.values == expected.values and found.arrays.keys() == expected.arrays.keys()
     for name, array in expected.arrays.items():
         assert found.arrays[name].dtype == array.dtype and found.arrays[name].tobytes() == array.tobytes(), (
@@ -137,7 +135,7 @@ def test_tables_of_large_files_are_mapped(tmp_path, monkeypatch, name):
     write_fst(tmp_path / "G.fst", arpa_to_fst(read_arpa(tmp_path / "lm.arpa"), WORDS)[0])
     expected = BackoffLm.read(tmp_path / name, WORDS).cost([1, 2, 3])
     assert len(list(tmp_path.iterdir())) == 2
-    monkeypatch.setattr(mapped, "LEAST_BYTES", 0)
+    monkeypatch.setattr(mapped, "MIN_BYTES", 0)
     BackoffLm.read(tmp_path / name, WORDS)
     assert len(list(tmp_path.glob(f".{name}.ngrams.*"))) == 1
     monkeypatch.setattr("pyasr.lang.grammars.backoff_lm.tables_of_arpa", None)
@@ -149,6 +147,6 @@ def test_tables_of_large_files_are_mapped(tmp_path, monkeypatch, name):
         and found.known.tolist() == [1, 2, 3, 4, 5]
     )
     monkeypatch.undo()
-    monkeypatch.setattr(mapped, "LEAST_BYTES", 0)
+    monkeypatch.setattr(mapped, "MIN_BYTES", 0)
     other = SymbolTable.of(["<eps>", *SPOKEN, "more", "#0", "<s>", "</s>"])
     assert BackoffLm.read(tmp_path / name, other).missing(np.array([6])).tolist() == [6]

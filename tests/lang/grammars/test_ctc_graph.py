@@ -105,10 +105,8 @@ def every_text(
 @pytest.mark.parametrize("seed", range(3))
 def test_lattice_words_equal_enumeration(lang, seed):
     graph = make_tlg(lang / "lang_test", lang / "graph")
-    words, log_posteriors = (
-        SymbolTable.read(lang / "graph/words.txt"),
-        random_log_posteriors(seed, 4, len(UNITS)),
-    )
+    words = SymbolTable.read(lang / "graph/words.txt")
+    log_posteriors = random_log_posteriors(seed, 4, len(UNITS))
     options = DecodeOptions(beam=1000.0, lattice_beam=1000.0, max_active=10**6, acoustic_scale=0.5)
     raw = Decoder(graph, unit_tid2pdf(len(UNITS)), options).decode(log_posteriors)
     lattice, _ = determinize(raw, 1000.0, 0.5)

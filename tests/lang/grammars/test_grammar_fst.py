@@ -317,10 +317,8 @@ def test_decoding_with_grammar_gives_its_sentences(text, lang, tmp_path):
     tree.write(tmp_path / "tree")
     trans.write(tmp_path / "final.mdl")
     (tmp_path / "graph").mkdir()
-    graph, grammar = (
-        make_hclg(tmp_path / "lang", tmp_path, tmp_path / "graph"),
-        read_fst(tmp_path / "lang/G.fst"),
-    )
+    graph = make_hclg(tmp_path / "lang", tmp_path, tmp_path / "graph")
+    grammar = read_fst(tmp_path / "lang/G.fst")
     free = grammar.replaced(ilabels=np.where(grammar.ilabels == tables.words["#0"], 0, grammar.ilabels))
     assert np.isfinite(graph.weights).all()
     for _, olabels, _ in random_paths(graph, 20):

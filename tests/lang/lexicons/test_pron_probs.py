@@ -101,8 +101,8 @@ def test_pronunciation_probabilities_equal_hand_calculation(counts):
 
 
 def test_silence_probabilities_equal_hand_calculation(probable):
-    """Silence at 7 of 12 positions. P(s | a AH) = (2 + 2 * 7/12) / (4 + 2); P(s | v) of b, a EY and <s>
-    alike; F follows from them."""
+    """Silence at 7 of 12 positions. P(s | a AH) = (2 + 2 * 7/12) / (4 + 2); similarly P(s | v) of b, a EY
+    and <s>; F follows from them."""
     probs, overall = probable.silence_probs, 7 / 12
     after = {
         A: (2 + 2 * overall) / 6,
@@ -239,11 +239,9 @@ def test_grammar_composes_with_lexicon(lang, tmp_path):
     write_arpa_text(tmp_path / "lm.arpa", random_ngrams(0, ["a", "b", "bee", "c", "<unk>"], (0, 20, 20)))
     (tmp_path / "lang").mkdir()
     make_grammar(lang.path, tmp_path / "lm.arpa", tmp_path / "lang")
-    lg, lexicon, grammar = (
-        make_lg(tmp_path / "lang"),
-        read_fst(lang.lexicon_disambig_fst),
-        read_fst(tmp_path / "lang/G.fst"),
-    )
+    lg = make_lg(tmp_path / "lang")
+    lexicon = read_fst(lang.lexicon_disambig_fst)
+    grammar = read_fst(tmp_path / "lang/G.fst")
     ordered = lg.arcsort("ilabel")
     assert (np.diff(ordered.ilabels)[np.diff(ordered.sources) == 0] > 0).all()
     for phones, words, _ in random_paths(lg, 20, stop=0.5):

@@ -36,8 +36,8 @@ def mixed(parts: list[Arpa], weights, **options) -> Arpa:
 
 
 def probability_in(part: Arpa, history: tuple, word: str, share: int = 0) -> float:
-    """p(word | history) under one of the models. With `share`, each of so many unknown words has an equal
-    share of <unk>."""
+    """p(word | history) under one of the models. If `share` is given, each of
+    `share` unknown words has an equal share of <unk>."""
     history = tuple(w if w in part.words else "<unk>" for w in history)
     if "<unk>" not in part.words:
         history = history[max((i + 1 for i, w in enumerate(history) if w == "<unk>"), default=0) :]

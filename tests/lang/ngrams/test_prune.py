@@ -161,10 +161,8 @@ def test_pruned_model_equals_kaldingram(tmp_path, monkeypatch, threshold):
     entries = (
         entry for n in range(1, theirs.order() + 1) for entry in theirs._entries(n) if entry[1] != ("<s>",)
     )
-    ours, found = (
-        rows(trie.arpa()),
-        {words: (logprob, *weight, 0.0)[:2] for logprob, words, *weight in entries},
-    )
+    ours = rows(trie.arpa())
+    found = {words: (logprob, *weight, 0.0)[:2] for logprob, words, *weight in entries}
     assert 50 < len(ours) < len(listed(model)) and ours.keys() == found.keys()
     for gram, (logprob, backoff) in ours.items():
         assert (logprob, backoff) == pytest.approx(found[gram], abs=2e-5), gram

@@ -35,11 +35,9 @@ def test_held_out_cmudict_words_have_few_errors(held_out):
     for word, references in words.items():
         guess = without_stress(converter.pronounce(word).phones)
         errors, length = min((edits(guess, phones), len(phones)) for phones in references)
-        num_errors, num_phones, num_right = (
-            num_errors + errors,
-            num_phones + length,
-            num_right + (errors == 0),
-        )
+        num_errors = num_errors + errors
+        num_phones = num_phones + length
+        num_right = num_right + (errors == 0)
     assert num_errors / num_phones < 0.075
     assert num_right / len(words) > 0.70
 

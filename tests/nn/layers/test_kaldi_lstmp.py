@@ -94,10 +94,8 @@ def test_natural_gradient_of_projections_with_biases():
 
 
 def peepholes_of(natural: bool) -> tuple[Lstm, torch.Tensor]:
-    layer, random = (
-        Lstm(5, 20, 6, 4, peepholes=True, natural_peepholes=natural),
-        torch.Generator().manual_seed(1),
-    )
+    layer = Lstm(5, 20, 6, 4, peepholes=True, natural_peepholes=natural)
+    random = torch.Generator().manual_seed(1)
     for parameter in layer.parameters():
         parameter.data.normal_(0, 0.5, generator=random)
     return layer, torch.randn(3, 8, 6, 5, generator=random)

@@ -115,10 +115,8 @@ def relative(a: Tensor, b: Tensor) -> float:
 def test_update_period_1_equals_form_without_lag(num_sides, ones, padding):
     """With update period 1, minibatches use the same W. Padding columns stay zero."""
     xs = minibatches(FIRST + 25, num_sides)
-    plain, driver = (
-        trained(num_sides, ones, xs=xs),
-        Driver(trained(num_sides, ones, xs=xs), ones, DIM + padding),
-    )
+    plain = trained(num_sides, ones, xs=xs)
+    driver = Driver(trained(num_sides, ones, xs=xs), ones, DIM + padding)
     for x in xs[FIRST:]:
         xhat, columns = driver.step(x)
         assert not xhat[..., DIM:].any() and not driver.lag.factor[..., DIM : DIM + padding].any()
@@ -201,11 +199,9 @@ def oblique(rows: np.ndarray) -> np.ndarray:
 def test_rows_are_reorthonormalised():
     """One update later, the result equals the formula with orthonormal rows from a Cholesky factor."""
     driver, formula = with_rows(oblique, 0), ByFormula(RANK, 1)
-    formula.W, formula.d, formula.rho = (
-        driver.lag.factor[0].numpy().copy(),
-        driver.lag.eigenvalues[0][:-1],
-        driver.lag.eigenvalues[0][-1],
-    )
+    formula.W = driver.lag.factor[0].numpy().copy()
+    formula.d = driver.lag.eigenvalues[0][:-1]
+    formula.rho = driver.lag.eigenvalues[0][-1]
     formula._orthogonalise(np.sqrt(smoothed(formula.d, formula.rho, DIM))[:, None])
     assert formula.clauses == {"cholesky"}
     x = minibatches(1, seed=4)[0]
@@ -303,10 +299,8 @@ def test_narrow_types_follow_float64(dtype, tolerance, scale):
 def test_mixture_equals_that_of_next_factor(scale, num_floored):
     """A of S against `next_factor` of K and L, for any scale of J, also with eigenvalues at their floor."""
     rng = np.random.default_rng(5)
-    x, eigenvalues = (
-        scale * rng.standard_normal((NUM_ROWS, DIM)),
-        np.append(np.linspace(3e-8, 1e-8, RANK), 2e-9) * (scale > 1e-3 or 1e-3),
-    )
+    x = scale * rng.standard_normal((NUM_ROWS, DIM))
+    eigenvalues = np.append(np.linspace(3e-8, 1e-8, RANK), 2e-9) * (scale > 1e-3 or 1e-3)
     w = (
         np.sqrt(smoothed(eigenvalues[:-1], eigenvalues[-1], DIM))[:, None]
         * np.linalg.qr(rng.standard_normal((DIM, RANK)))[0].T

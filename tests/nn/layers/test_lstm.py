@@ -299,10 +299,8 @@ def test_cudnn_equals_loop(shape, is_begun, lengths, on_cudnn, monkeypatch):
 
 @pytest.mark.parametrize("recurrent_dim", [0, 3])
 def test_cudnn_gets_both_directions_at_once(recurrent_dim, on_cudnn, monkeypatch):
-    layer, x = (
-        Recurrent([layer_of(seed, recurrent_dim=recurrent_dim, backward=seed == 2) for seed in (1, 2)]),
-        inputs(),
-    )
+    layer = Recurrent([layer_of(seed, recurrent_dim=recurrent_dim, backward=seed == 2) for seed in (1, 2)])
+    x = inputs()
     found = all_of(layer, lambda x, _: (layer(x), []), x)
     layer.of_lengths(x, torch.tensor([T, 5, 1]))
     monkeypatch.undo()

@@ -128,20 +128,16 @@ def test_float32_on_cpu_and_bfloat16_are_close(shape):
     """They have separate loops."""
     wanted = own(BITES, shape)
     for dtype, tolerance in ((torch.float32, 2e-6), (torch.bfloat16, 0.04)):
-        layer, x = (
-            layer_of(**shape, gradient_clip=BITES).to(dtype),
-            inputs().detach().to(dtype).requires_grad_(),
-        )
+        layer = layer_of(**shape, gradient_clip=BITES).to(dtype)
+        x = inputs().detach().to(dtype).requires_grad_()
         check_near(gradients(layer, x, layer(x)[0]), wanted, tolerance)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_non_finite_derivatives_stay_non_finite(dtype):
     for worst in (float("nan"), float("inf")):
-        layer, x = (
-            layer_of(**BOTH, gradient_clip=BITES).to(dtype),
-            inputs().detach().to(dtype).requires_grad_(),
-        )
+        layer = layer_of(**BOTH, gradient_clip=BITES).to(dtype)
+        x = inputs().detach().to(dtype).requires_grad_()
         y = layer(x)[0]
         dy = torch.zeros_like(y)
         dy[-1, 0, 0] = worst
@@ -193,10 +189,8 @@ def test_sequences_of_different_lengths_equal_single_ones():
 )
 def test_both_directions_are_clipped(kind):
     def of(limit):
-        layer, x = (
-            kind([layer_of(seed, backward=seed == 2, gradient_clip=limit, **BOTH) for seed in (1, 2)]),
-            inputs(),
-        )
+        layer = kind([layer_of(seed, backward=seed == 2, gradient_clip=limit, **BOTH) for seed in (1, 2)])
+        x = inputs()
         return gradients(layer, x, layer(x))
 
     bounded, free = of(BITES), of(0.0)
@@ -209,11 +203,9 @@ def test_natural_gradient_preconditions_clipped_derivatives():
     projections with biases."""
     options = NaturalGradientOptions(max_change_per_sample=1e30)
     for limit in (0.0, BITES):
-        plain, layer, x = (
-            layer_of(**BOTH, gradient_clip=limit),
-            layer_of(**BOTH, gradient_clip=limit),
-            inputs(),
-        )
+        plain = layer_of(**BOTH, gradient_clip=limit)
+        layer = layer_of(**BOTH, gradient_clip=limit)
+        x = inputs()
         precondition(layer, options).set_rate(1.0)
         check_equal(gradients(layer, x, layer(x)[0]), gradients(plain, x, plain(x)[0]))
 
@@ -253,8 +245,6 @@ def test_configured_network_learns_with_limits():
 @pytest.mark.parametrize("shape", SHAPES)
 def test_gpu_has_same_limits(shape, dtype, tolerance):
     wanted = own(BITES, shape)
-    layer, x = (
-        layer_of(**shape, gradient_clip=BITES).to("cuda", dtype),
-        inputs().detach().to("cuda", dtype).requires_grad_(),
-    )
+    layer = layer_of(**shape, gradient_clip=BITES).to("cuda", dtype)
+    x = inputs().detach().to("cuda", dtype).requires_grad_()
     check_near([gradient.cpu() for gradient in gradients(layer, x, layer(x)[0])], wanted, tolerance)

@@ -29,10 +29,8 @@ SHAPES = [
 
 
 def layer_of(**shape) -> Recurrent:
-    layer, random = (
-        Recurrent([Lstm(D, H, backward=backward, **shape) for backward in (False, True)]),
-        torch.Generator().manual_seed(1),
-    )
+    layer = Recurrent([Lstm(D, H, backward=backward, **shape) for backward in (False, True)])
+    random = torch.Generator().manual_seed(1)
     for parameter in layer.parameters():
         parameter.data.normal_(0, 1, generator=random)
     return layer.double()
@@ -142,10 +140,8 @@ def test_gpu_equals_cpu(shape, dtype, tolerance, monkeypatch):
 @ON_GPU
 def test_loop_is_capturable_as_cuda_graph():
     """A CUDA graph gives the outputs and gradients of plain calls, also for other inputs."""
-    layer, x = (
-        layer_of(**SHAPES[-1]).to("cuda", torch.float32),
-        inputs(torch.float32).detach().cuda().requires_grad_(),
-    )
+    layer = layer_of(**SHAPES[-1]).to("cuda", torch.float32)
+    x = inputs(torch.float32).detach().cuda().requires_grad_()
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):

@@ -67,10 +67,8 @@ def test_equals_formula(data, clause):
 @pytest.mark.parametrize("history", [4.0, 1.0])
 def test_sequence_of_minibatches_equals_formula(history):
     """With any numbers of rows; the weight of one minibatch is limited."""
-    formula, module = (
-        ByFormula(RANK, 1, history),
-        OnlineNaturalGradient(RANK, update_period=1, num_minibatches_history=history),
-    )
+    formula = ByFormula(RANK, 1, history)
+    module = OnlineNaturalGradient(RANK, update_period=1, num_minibatches_history=history)
     for i, x in enumerate(minibatches(20, 400, GRADED)):
         x = x[: 40 * (1 + i % 3)]
         expected, (xhat, scale) = formula.precondition(x), module.precondition(torch.from_numpy(x))

@@ -11,10 +11,8 @@ from pyasr.base.errors import UserError
 from pyasr.nn.layers.natural_gradient import OnlineNaturalGradient, precondition_within_minibatch
 from pyasr.nn.layers.preconditioned_layers import NaturalGradientOptions, _tell_once, precondition
 
-ONLINE, SIMPLE = (
-    NaturalGradientOptions(natural_gradient="online"),
-    NaturalGradientOptions(natural_gradient="simple"),
-)
+ONLINE = NaturalGradientOptions(natural_gradient="online")
+SIMPLE = NaturalGradientOptions(natural_gradient="simple")
 NO_LIMIT = NaturalGradientOptions(
     max_change_per_sample=1e30
 )  # options with which layers are preconditioned without effect
@@ -300,10 +298,8 @@ def test_types_under_autocast_equal_plain_layers(make, whole):
     net, x = make()
     plain, limited, wide = (copy.deepcopy(net) for _ in range(3))
     precondition(limited, NO_LIMIT).set_rate(1.0)
-    (expected, by_autograd), (output, found) = (
-        autocast_gradients(plain, x),
-        autocast_gradients(limited, x, whole),
-    )
+    (expected, by_autograd) = autocast_gradients(plain, x)
+    (output, found) = autocast_gradients(limited, x, whole)
     assert output.dtype == expected.dtype == torch.bfloat16
     torch.testing.assert_close(output, expected)
     for one, other in zip(found, by_autograd):

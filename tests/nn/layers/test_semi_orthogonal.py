@@ -172,10 +172,8 @@ def test_matrices_stay_semi_orthogonal_during_training():
 
 def test_averaging_is_followed_by_a_step():
     """Two learners whose parameters differ."""
-    learner, other = (
-        train(learner_of(max_change=0.5), 10 * PERIOD),
-        train(learner_of(max_change=0.5), 10 * PERIOD, seed=4),
-    )
+    learner = train(learner_of(max_change=0.5), 10 * PERIOD)
+    other = train(learner_of(max_change=0.5), 10 * PERIOD, seed=4)
     learner.flat.master.add_(other.flat.master).div_(2)
     learner.flat.refresh()
     assert max(ratios(learner)) > 1.0001

@@ -45,10 +45,8 @@ def by_convolutions(layer, x: torch.Tensor, time_stride: int, bypass_scale: floa
     "time_stride, bypass_scale, dim_in", [(1, 0.66, DIM), (3, 0.66, DIM), (0, 0.75, DIM), (2, 0.0, 7)]
 )
 def test_outputs_and_derivatives_equal_torch(time_stride, bypass_scale, dim_in):
-    layer, x = (
-        layer_of(dim_in=dim_in, time_stride=time_stride, bypass_scale=bypass_scale).eval(),
-        frames(11, dim_in),
-    )
+    layer = layer_of(dim_in=dim_in, time_stride=time_stride, bypass_scale=bypass_scale).eval()
+    x = frames(11, dim_in)
     assert (layer.left, layer.right, layer.stride) == (time_stride, time_stride, 1)
     y, expected = layer(x), by_convolutions(layer, x, time_stride, bypass_scale)
     torch.testing.assert_close(y, expected)

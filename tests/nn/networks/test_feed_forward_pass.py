@@ -23,10 +23,8 @@ RATE = 0.25
 
 
 def make_network(activation: str, hidden_layers: int) -> FeedForward:
-    options, generator = (
-        DnnOptions(hidden_layers=hidden_layers, hidden_dim=HIDDEN, activation=activation),
-        torch.Generator().manual_seed(0),
-    )
+    options = DnnOptions(hidden_layers=hidden_layers, hidden_dim=HIDDEN, activation=activation)
+    generator = torch.Generator().manual_seed(0)
     network = FeedForward(options, DIM, NUM_PDFS)
     initialise(network, options, generator)
     with torch.no_grad():

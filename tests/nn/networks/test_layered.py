@@ -369,19 +369,17 @@ def test_initial_values_equal_kaldi_tdnn():
 def test_dropout_of_recurrent_layers_is_applied_to_output(kind, per_dim):
     """It changes the input of the next layer, and only in training."""
     options = kinds()[kind](cells=20, dropout=0.25, dropout_per_dim=per_dim)
-    layer, x = (
-        options.build(6).double(),
-        torch.randn(30, 3, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(3)),
-    )
+    layer = options.build(6).double()
+    x = torch.randn(30, 3, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
     options.initialise(layer, False, torch.Generator().manual_seed(1))
     factors = layer.train()(x) / layer.eval()(x)
     if per_dim:
         torch.testing.assert_close(factors, factors[:1].expand_as(factors))
         assert 0.5 <= factors.min() < 0.9 and 1.1 < factors.max() <= 1.5
     else:
-        left_out = factors == 0
-        torch.testing.assert_close(factors[~left_out], torch.full_like(factors[~left_out], 4 / 3))
-        assert 0.15 < left_out.double().mean() < 0.35
+        dropped = factors == 0
+        torch.testing.assert_close(factors[~dropped], torch.full_like(factors[~dropped], 4 / 3))
+        assert 0.15 < dropped.double().mean() < 0.35
 
 
 def test_dropout_keeps_recurrent_state():

@@ -28,12 +28,10 @@ def simulated_mixings(num_ranks, initial_ranks, num_epochs=2, num_frames=FRAMES)
             while not last:
                 frames = 0 if strategy.is_idle else 10
                 master += torch.from_numpy(rng.standard_normal(5)).float() * (frames > 0)
-                own, compares, active, before = (
-                    own + frames,
-                    strategy.compares,
-                    strategy.num_active,
-                    master.clone(),
-                )
+                own = own + frames
+                compares = strategy.compares
+                active = strategy.num_active
+                before = master.clone()
                 mixing = strategy.step(master, frames)
                 if mixing:
                     mixings.append((own, compares, active, before.numpy(), master.clone().numpy(), mixing))
@@ -67,8 +65,8 @@ def test_number_of_jobs_grows_and_active_ones_are_averaged(num_ranks, initial_ra
 
 
 def go_on(num_ranks, num_mixings, states=None):
-    """(state of each rank, frames of each mixing, J of each) after so many mixings of ranks that resume from
-    the states of others."""
+    """(state of each rank, frames of each mixing, J of each) after `num_mixings` mixings of ranks that
+    resume from the states of others."""
 
     def rank(comm):
         strategy = make_strategy(comm, mixing_options("kaldi", period_frames=PERIOD))

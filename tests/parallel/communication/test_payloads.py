@@ -135,11 +135,9 @@ def test_exchange_equals_equation(payload, dim):
     x = (base + 10.0 ** rng.uniform(-9, 2, (3, dim)) * rng.standard_normal((3, dim))).astype(np.float32)
 
     def rank(comm):
-        codec, right, left = (
-            PayloadCodec(comm, SchemeOptions(payload=payload)),
-            (comm.rank + 1) % 3,
-            (comm.rank - 1) % 3,
-        )
+        codec = PayloadCodec(comm, SchemeOptions(payload=payload))
+        right = (comm.rank + 1) % 3
+        left = (comm.rank - 1) % 3
         codec.set_base(torch.from_numpy(base))
         codec.prepare(torch.from_numpy(x[comm.rank].copy()))
         return codec.exchange(right, torch.empty(dim), left).numpy(), codec.exchange(
@@ -178,11 +176,9 @@ def test_message_differences_equal_equation(payload):
 @pytest.mark.parametrize("payload", NARROW)
 def test_error_of_sum_over_ranks_is_bounded(payload):
     rng = np.random.default_rng(4)
-    base, moves, weights = (
-        rng.standard_normal(100),
-        rng.standard_normal((5, 100)) * 10.0 ** rng.uniform(-8, 0, 100),
-        rng.random(5),
-    )
+    base = rng.standard_normal(100)
+    moves = rng.standard_normal((5, 100)) * 10.0 ** rng.uniform(-8, 0, 100)
+    weights = rng.random(5)
     x = (base + moves).astype(np.float32)
 
     def rank(comm):

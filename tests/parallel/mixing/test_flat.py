@@ -18,10 +18,8 @@ def make(dtype):
 def test_update_by_gradient_equals_torch(dtype):
     """Each element with its factor; bit-identical to torch's addition and rounding."""
     flat = make(dtype)
-    before, gradient = (
-        flat.master.clone(),
-        torch.randn(flat.grad.shape, generator=torch.Generator().manual_seed(2)).to(dtype),
-    )
+    before = flat.master.clone()
+    gradient = torch.randn(flat.grad.shape, generator=torch.Generator().manual_seed(2)).to(dtype)
     gradient[:4] = torch.tensor([0.0, 1e-39, 3e38, -1e-3])
     flat.grad.copy_(gradient)
     flat.add(flat.grad, [(flat.spans[0], -0.5), (flat.spans[2], torch.tensor(0.25, dtype=torch.float64))])

@@ -160,10 +160,8 @@ def test_job_resumes_within_epoch():
 
 def test_drift_is_distance_from_mixture():
     def rank(comm):
-        strategy, master = (
-            make_strategy(comm, mixing_options(period_frames=10)),
-            torch.tensor([3.0, 4.0 + [-1, 1][comm.rank]]),
-        )
+        strategy = make_strategy(comm, mixing_options(period_frames=10))
+        master = torch.tensor([3.0, 4.0 + [-1, 1][comm.rank]])
         strategy.begin_epoch(30, 10)
         strategy.step(master, 10)
         master += comm.rank

@@ -45,11 +45,9 @@ def staleness_of(taken_at, applied_to, halves) -> int:
 def train(comm, options):
     """One epoch. Returns the numbers of updates by staleness, and the staleness that the strategy reports."""
     strategy, master, found = make_strategy(comm, options), torch.zeros(DIM), Counter()
-    share_move, halves, random = (
-        strategy.share_move,
-        strategy.peer.codec.halves,
-        np.random.default_rng(comm.rank),
-    )
+    share_move = strategy.share_move
+    halves = strategy.peer.codec.halves
+    random = np.random.default_rng(comm.rank)
 
     def watched(master, frames):
         changed = share_move(master, frames)

@@ -30,10 +30,8 @@ def test_mixing_equals_formula_of_its_docstring():
     start = np.random.default_rng(1).standard_normal((NUM_RANKS, 50)).astype(np.float32)
 
     def rank(comm):
-        strategy, master = (
-            make_strategy(comm, mixing_options("left", period_frames=10, left_share=SHARE)),
-            torch.from_numpy(start[comm.rank].copy()),
-        )
+        strategy = make_strategy(comm, mixing_options("left", period_frames=10, left_share=SHARE))
+        master = torch.from_numpy(start[comm.rank].copy())
         strategy.restart(master)
         strategy.begin_epoch(20, 10)
         strategy.step(master, 10)

@@ -63,13 +63,11 @@ def options(name, period=20, momentum=None, rate=None, **more):
 
 def outer_oracle(name, num_ranks, eta, zeta):
     """Parameters of the ranks at the beginning of each next block, and w, both after each block."""
-    w, d, begin, report, rate_before = (
-        START.astype(np.float64),
-        np.zeros(DIM),
-        START.astype(np.float64),
-        [],
-        None,
-    )
+    w = START.astype(np.float64)
+    d = np.zeros(DIM)
+    begin = START.astype(np.float64)
+    report = []
+    rate_before = None
     for moves, rate in blocks(num_ranks, 2):
         g = (begin + moves).mean(0) - begin
         if name == "diloco":

@@ -54,8 +54,8 @@ print(type(corpus.training).__name__, sum(pdfs.numel() for _, pdfs in corpus.tra
 """
 
 
-def set_memory(monkeypatch, free=float("inf"), own=float("inf"), beside=0):
-    monkeypatch.setattr(frame_memory, "_RESERVED", beside)
+def set_memory(monkeypatch, free=float("inf"), own=float("inf"), reserved=0):
+    monkeypatch.setattr(frame_memory, "_RESERVED", reserved)
     monkeypatch.setattr(host_memory, "free_bytes", lambda: free)
     monkeypatch.setattr(host_memory, "left_in_limits", lambda: own)
 
@@ -90,9 +90,9 @@ def test_memory_of_libraries_and_network_is_reserved(shards, monkeypatch):
     """Libraries and the network need a fixed amount per rank. Frames that just fit are kept in memory if
     blocks would be too small."""
     for free, expected in ((47 * MB, 0), (46 * MB, 9 * MB), (25 * MB, 1 * MB), (20 * MB, 0)):
-        set_memory(monkeypatch, free, beside=10 * MB)
+        set_memory(monkeypatch, free, reserved=10 * MB)
         assert run_threads(2, lambda comm: limit(*shards, comm)) == [expected] * 2
-    set_memory(monkeypatch, 19 * MB, beside=10 * MB)
+    set_memory(monkeypatch, 19 * MB, reserved=10 * MB)
     with pytest.raises(UserError, match="memory is not enough for blocks of frames"):
         run_threads(2, lambda comm: limit(*shards, comm))
 

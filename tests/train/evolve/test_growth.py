@@ -111,18 +111,14 @@ def split_by_hand(weights, biases, numbers, halving, stddev, rng):
 def test_copies_are_perturbed_with_opposite_signs(numbers):
     """The two copies of a split by the same noise, with opposite signs."""
     rng = np.random.default_rng(1)
-    weights, biases = (
-        rng.standard_normal((3, 4)).astype(np.float32),
-        rng.standard_normal(3).astype(np.float32),
-    )
+    weights = rng.standard_normal((3, 4)).astype(np.float32)
+    biases = rng.standard_normal(3).astype(np.float32)
     halving = np.log(2) / np.array([1.0, 0.5, 2.0])
     made, made_biases, extras = split_outputs(
         weights, biases, np.array(numbers), halving, 0.1, np.random.default_rng(7)
     )
-    expected, pdfs = (
-        split_by_hand(weights, biases, numbers, halving, 0.1, np.random.default_rng(7)),
-        np.r_[np.arange(3), extras],
-    )
+    expected = split_by_hand(weights, biases, numbers, halving, 0.1, np.random.default_rng(7))
+    pdfs = np.r_[np.arange(3), extras]
     for pdf, copies in expected.items():
         rows = np.flatnonzero(pdfs == pdf)
         np.testing.assert_allclose(made[rows], [weight for weight, _ in copies], rtol=1e-5, atol=1e-6)

@@ -70,10 +70,8 @@ def test_resumed_training_gives_same_bits(tmp_path, kind, precision, schedule):
     """With momentum, natural gradient and dropout; interrupted before the first checkpoint, within a block,
     between blocks and between epochs."""
     online = NaturalGradientOptions(natural_gradient="online")
-    learner, rates = (
-        dict(momentum=0.9, precision=precision, natural_gradient=online),
-        dict(schedule=schedule, learning_rate=0.02),
-    )
+    learner = dict(momentum=0.9, precision=precision, natural_gradient=online)
+    rates = dict(schedule=schedule, learning_rate=0.02)
     options = with_options(learner=learner, dnn=dict(dropout=0.2), schedule=rates)
     dtype = getattr(torch, precision)
     whole = trained(SoloComm(), tmp_path / "whole", make_frames(kind, tmp_path / "data", dtype), options)

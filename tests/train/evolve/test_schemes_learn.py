@@ -18,7 +18,7 @@ RATES = {"bmuf": 0.03, "bmuf-classical": 0.03, "slowmo": 0.05, "diloco": 0.05, "
 
 
 def frames_of(comm, options, sizes):
-    """The frames of this rank: a shard with so many utterances, all shards, or none."""
+    """The frames of this rank: a shard with this number of utterances, all shards, or none."""
     share = make_strategy(comm, options.mixing).share
     return (
         store(0)

@@ -204,11 +204,11 @@ def test_frames_to_skip_are_split_over_ranks():
     for _ in range(200):
         frames = random.integers(0, 40, random.integers(1, 9)).tolist()
         for done in {0, sum(frames) // 3, sum(frames)}:
-            left_out = frames_to_leave_out(frames, done)
-            assert sum(left_out) == done
+            skipped = frames_to_leave_out(frames, done)
+            assert sum(skipped) == done
             assert all(
                 0 <= part <= own and abs(part * sum(frames) - own * done) < sum(frames)
-                for part, own in zip(left_out, frames)
+                for part, own in zip(skipped, frames)
             )
     assert frames_to_leave_out([10**12, 3 * 10**12], 10**12) == [10**12 // 4, 3 * 10**12 // 4]
 

@@ -207,14 +207,16 @@ def test_checkpoint_restores_row_states_for_same_number_of_ranks():
         learner.step(*minibatch, 0.0)
     state = learner.state_dict()
     expected = [learner.step(*minibatch, 0.0) for minibatch in after]
-    resumed, anew = learner_of(["lstm cells=4 delay=2"]), learner_of(["lstm cells=4 delay=2"])
+    resumed, resized = learner_of(["lstm cells=4 delay=2"]), learner_of(["lstm cells=4 delay=2"])
     resumed.load_state_dict(state)
     assert all(
         torch.equal(resumed.step(*minibatch, 0.0), sums)
         for minibatch, sums in zip(after, expected, strict=True)
     )
-    anew.resume_resized(state)
-    assert not all(torch.equal(anew.step(*minibatch, 0.0), sums) for minibatch, sums in zip(after, expected))
+    resized.resume_resized(state)
+    assert not all(
+        torch.equal(resized.step(*minibatch, 0.0), sums) for minibatch, sums in zip(after, expected)
+    )
 
 
 def test_evaluation_keeps_row_states_of_training():

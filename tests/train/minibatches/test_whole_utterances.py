@@ -207,10 +207,8 @@ def test_resumption_positions_are_exact(tmp_path, kind, minibatch):
     if kind == "padded":
         utterances = utterances_of(tmp_path / "data", minibatch)
     else:
-        reader, model = (
-            FeatureReader(tmp_path / "data", InputOptions(cmvn="none")),
-            SimpleNamespace(mean=torch.zeros(DIM), inverse_std=torch.ones(DIM)),
-        )
+        reader = FeatureReader(tmp_path / "data", InputOptions(cmvn="none"))
+        model = SimpleNamespace(mean=torch.zeros(DIM), inverse_std=torch.ones(DIM))
         options = LearnerOptions(minibatch=minibatch, device="cpu", precision="float32")
         utterances = LatticeUtterances(
             reader, model, references, references.keys, dict.fromkeys(references.keys), options, 7, 0

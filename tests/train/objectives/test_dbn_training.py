@@ -69,10 +69,8 @@ def test_every_rbm_reconstructs_better_after_training(trained):
 
 
 def test_normalisation_equals_training_data(data, trained):
-    reader, utterances = (
-        FeatureReader(data, InputOptions(cmvn="none")),
-        Targets.load(trained[1] / "utterances.npz"),
-    )
+    reader = FeatureReader(data, InputOptions(cmvn="none"))
+    utterances = Targets.load(trained[1] / "utterances.npz")
     frames = np.vstack([reader[key] for key, held in zip(utterances.keys, utterances.heldout) if not held])
     np.testing.assert_allclose(trained[0].mean.numpy(), frames.mean(0), atol=1e-5)
     np.testing.assert_allclose(trained[0].inverse_std.numpy(), 1 / frames.std(0), rtol=1e-4)
@@ -146,7 +144,7 @@ def test_momentum_equals_schedule(data, tmp_path, monkeypatch, parallel, num_lea
     monkeypatch.setattr(RbmLearner, "step", watched)
     monkeypatch.setattr(
         Trainer, "single_rank_speed", lambda job: 0.0
-    )  # no steps besides those of the training
+    )  # no other steps than those of the training
     momentum = dict(
         with_bug=False, momentum_initial=0.2, momentum_final=0.8, momentum_steps=3, momentum_step_frames=400
     )
@@ -246,7 +244,7 @@ FITTING = DnnOptions(hidden_layers=3, hidden_dim=16, activation="sigmoid")
         (
             FITTING,
             InputOptions(cmvn="none", splice_left=5, splice_right=1),
-            r"pretrained on another input \(splice_left: 1 -> 5\)",
+            r"pretrained with other input options \(splice_left: 1 -> 5\)",
         ),
     ],
 )

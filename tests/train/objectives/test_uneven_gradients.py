@@ -179,10 +179,8 @@ def by_hand(kind, jobs) -> torch.Tensor:
     first rank, G = sum G_r / 3."""
     first, network = jobs[0][0], jobs[0][1].double()
     for epoch in (1, 2):
-        losses, ranks = (
-            losses_of(kind, first),
-            [list(job.training.minibatches(job.minibatch, epoch)) for job, _ in jobs],
-        )
+        losses = losses_of(kind, first)
+        ranks = [list(job.training.minibatches(job.minibatch, epoch)) for job, _ in jobs]
         assert len(ranks[0]) > len(ranks[1]) > 0 == len(ranks[2])
         sizes = set()
         for step in itertools.zip_longest(*ranks):
@@ -202,10 +200,8 @@ def by_hand(kind, jobs) -> torch.Tensor:
 def test_all_ranks_take_steps_of_synchronous_sgd(corpus, tmp_path, uneven, kind):
     jobs = train(corpus, kind, tmp_path / "out")
     assert all(torch.equal(master, masters(jobs)[0]) for master in masters(jobs))
-    begun, found = (
-        [parameter.detach() for parameter in jobs[0][1].parameters()],
-        jobs[0][0].learner.flat.values(),
-    )
+    begun = [parameter.detach() for parameter in jobs[0][1].parameters()]
+    found = jobs[0][0].learner.flat.values()
     assert max(float((after - before).abs().max()) for before, after in zip(begun, found)) > 0.05
     for values, expected in zip(found, by_hand(kind, jobs), strict=True):
         torch.testing.assert_close(values.double(), expected, atol=1e-5, rtol=1e-5)

@@ -49,10 +49,8 @@ def make_learner(
     natural: Mapping = MappingProxyType({}),
     **options,
 ) -> Learner:
-    dnn_options, generator = (
-        DnnOptions(**{"hidden_layers": 3, "hidden_dim": 40, "activation": "sigmoid", **dnn}),
-        torch.Generator().manual_seed(3),
-    )
+    dnn_options = DnnOptions(**{"hidden_layers": 3, "hidden_dim": 40, "activation": "sigmoid", **dnn})
+    generator = torch.Generator().manual_seed(3)
     network = LayeredNetwork(layers, DIM, NUM_PDFS) if layers else FeedForward(dnn_options, DIM, NUM_PDFS)
     if layers:
         network.initialise(generator)

@@ -140,10 +140,10 @@ def test_l2_penalty_of_chunks_equals_kaldi():
     torch.testing.assert_close(
         learner.flat.master - before, -2 * k * rate * chunks * before, rtol=1e-3, atol=1e-9
     )
-    report = LearnerOptions.__dataclass_fields__["l2"].metadata["help"]
+    help_text = LearnerOptions.__dataclass_fields__["l2"].metadata["help"]
     assert (
-        report.startswith("penalty per frame ")
-        and "(nnet3's value divided by the outputs of a chunk)" in report
+        help_text.startswith("penalty per frame ")
+        and "(nnet3's value divided by the outputs of a chunk)" in help_text
     )
 
 

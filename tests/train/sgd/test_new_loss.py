@@ -106,10 +106,8 @@ def test_mpi_ranks_import_loss_class(local, corpus, tmp_path):
 def test_loss_equals_documented_formula(focal):
     """The loss is summed over frames with targets only, and its derivative is correct; gamma 0 is the
     cross-entropy."""
-    logits, pdfs = (
-        torch.randn(7, NUM_PDFS, dtype=torch.float64, requires_grad=True),
-        torch.tensor([0, 4, 2, NO_TARGET, 1, 1, 3]),
-    )
+    logits = torch.randn(7, NUM_PDFS, dtype=torch.float64, requires_grad=True)
+    pdfs = torch.tensor([0, 4, 2, NO_TARGET, 1, 1, 3])
     p = torch.stack([logits[i].softmax(0)[pdf] for i, pdf in enumerate(pdfs.tolist()) if pdf != NO_TARGET])
     torch.testing.assert_close(focal.of_frames(logits, pdfs), -((1 - p) ** 2 * p.log()).sum())
     assert torch.autograd.gradcheck(lambda x: focal.of_frames(x, pdfs), logits)

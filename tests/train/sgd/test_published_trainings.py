@@ -51,10 +51,8 @@ TOYS = {
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     """1,620 frames, in which pdfs last longer than the delay of the LSTMP."""
-    path, lengths = (
-        tmp_path_factory.mktemp("corpus"),
-        {f"{'ab'[i % 2]}-{i:02d}": 31 + i % 20 for i in range(40)},
-    )
+    path = tmp_path_factory.mktemp("corpus")
+    lengths = {f"{'ab'[i % 2]}-{i:02d}": 31 + i % 20 for i in range(40)}
     make_alignments(path / "ali", make_data(path / "data", lengths, NUM_PDFS, stay=12))
     (path / "lang").mkdir()
     (path / "lang" / "phones.txt").write_text("<eps> 0\n")

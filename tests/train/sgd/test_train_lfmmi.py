@@ -26,8 +26,8 @@ from pyasr.io.text_tables import read_table
 from pyasr.lang.lang_dirs.lang_dir import LangDir
 from pyasr.nn.networks.acoustic import load_scorer
 from pyasr.nn.networks.layered import LayeredNetwork
-from pyasr.sequence.lfmmi import leaky_hmm
-from pyasr.sequence.lfmmi.chain import AlignedPhones
+from pyasr.sequence.lfmmi.lfmmi import leaky_hmm
+from pyasr.sequence.lfmmi.lfmmi.chain import AlignedPhones
 from pyasr.train.sgd.learner import Learner
 
 NETWORK = "tdnn splice=-1..1 dim=32\ntdnn splice=-1..1 dim=32 stride=3\ntdnn splice=-1..1 dim=32"
@@ -167,10 +167,8 @@ def test_alignments_of_other_data_are_refused(copy, tmp_path):
 
 def test_missing_data_are_counted_and_named(copy, tmp_path, capsys):
     """Also if a job has no usable data."""
-    alignments, places = (
-        read_int_vectors(copy / "ali" / "ali.1.gz"),
-        [copy / name for name in ("data", "lang", "ali")],
-    )
+    alignments = read_int_vectors(copy / "ali" / "ali.1.gz")
+    places = [copy / name for name in ("data", "lang", "ali")]
     write_int_vectors(
         copy / "ali" / "ali.1.gz", {key: of for key, of in alignments.items() if not key.startswith("w")}
     )
@@ -322,8 +320,8 @@ def test_gradients_summed_over_ranks_equal_single_rank(copy, tmp_path):
     rng, phones = np.random.default_rng(3), LangDir(copy / "lang").phones
     spelled = [phones[phone] for phone in "SIL D A B SIL M A D SIL B A D SIL".split()]
     lengths = rng.permutation(np.tile([8, 9, 10], 5)[:13])
-    alike = AlignedPhones(np.array(spelled, np.int32), np.r_[0, np.cumsum(lengths)])
-    aligned = {f"{speaker}-{i}": alike for speaker in "ab" for i in range(4)}
+    phones_of_all = AlignedPhones(np.array(spelled, np.int32), np.r_[0, np.cumsum(lengths)])
+    aligned = {f"{speaker}-{i}": phones_of_all for speaker in "ab" for i in range(4)}
     for name in ("data", "ali"):
         shutil.rmtree(copy / name)
     write_features(copy / "data", aligned, rng)

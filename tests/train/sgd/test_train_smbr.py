@@ -153,19 +153,15 @@ def test_reported_objective_equals_that_of_files(corpus, tmp_path):
 def test_fraction_of_rejected_frames_is_reported(corpus, tmp_path, capsys):
     """In the log and the metrics, as a share of all frames, without learning. A frame is rejected if no path
     of the lattice has the reference's state."""
-    references, pdfs = (
-        read_job_archives(corpus / "ali"),
-        read_transitions(corpus / "dnn" / "final.mdl").tid2pdf,
-    )
+    references = read_job_archives(corpus / "ali")
+    pdfs = read_transitions(corpus / "dnn" / "final.mdl").tid2pdf
     num_absent = sum(
         sum(pdfs[reference[t]] not in states for t, states in enumerate(states_of(lattice, pdfs)))
         for key, lattice in lattices(corpus).items()
         for reference in [references[key]]
     )
-    share, flags = (
-        num_absent / sum(LENGTHS.values()),
-        ["--criterion", "mmi", "--learning-rate", 0, "--num-epochs", 1, "--heldout-share", 0],
-    )
+    share = num_absent / sum(LENGTHS.values())
+    flags = ["--criterion", "mmi", "--learning-rate", 0, "--num-epochs", 1, "--heldout-share", 0]
     report = []
     for drop_frames in ("true", "false"):
         out = train(corpus, tmp_path / drop_frames, *flags, "--drop-frames", drop_frames, num_ranks=1)

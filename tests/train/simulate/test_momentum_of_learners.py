@@ -59,10 +59,8 @@ class Dense:
     """The state of all learners: weights W and velocities V, float64 (4, D)."""
 
     def __init__(self, jobs):
-        self.network, self.minibatches = (
-            jobs[0].learner.network.double(),
-            [job.training.minibatches for job in jobs],
-        )
+        self.network = jobs[0].learner.network.double()
+        self.minibatches = [job.training.minibatches for job in jobs]
         self.rate = jobs[0].schedule.step_rate(0, NUM_LEARNERS)
         self.W = np.tile(jobs[0].initial, (NUM_LEARNERS, 1))
         self.V = np.zeros_like(self.W)

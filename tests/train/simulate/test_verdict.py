@@ -34,10 +34,8 @@ def corpus(tmp_path_factory):
     shutil.copytree(path / "data", path / "deaf")
     targets.pdfs[:] = np.where(np.arange(len(targets.pdfs)) // 7 % 2, 0, targets.pdfs)
     make_alignments(path / "ali", targets)
-    features, rng = (
-        {key: load_matrix(rx) for key, rx in read_scp(path / "data" / "feats.scp").items()},
-        np.random.default_rng(5),
-    )
+    features = {key: load_matrix(rx) for key, rx in read_scp(path / "data" / "feats.scp").items()}
+    rng = np.random.default_rng(5)
     with ArkWriter(path / "deaf" / "f.ark", path / "deaf" / "feats.scp") as writer:
         for key, matrix in features.items():
             writer.write(

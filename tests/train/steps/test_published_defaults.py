@@ -10,10 +10,10 @@ from pyasr.nn.layers import natural_gradient, preconditioned_layers
 from pyasr.nn.layers.preconditioned_layers import NaturalGradientOptions
 from pyasr.nn.networks import rbm
 from pyasr.nn.networks.layered import parse_line, read_network
-from pyasr.sequence.lfmmi import chain, denominator_graph
-from pyasr.sequence.lfmmi.lfmmi import LfMmiOptions
-from pyasr.sequence.lfmmi.phone_lm import PhoneLmOptions
-from pyasr.sequence.lfmmi.supervision import ToleranceOptions
+from pyasr.sequence.lfmmi.lfmmi import chain, denominator_graph
+from pyasr.sequence.lfmmi.lfmmi.lfmmi import LfMmiOptions
+from pyasr.sequence.lfmmi.lfmmi.phone_lm import PhoneLmOptions
+from pyasr.sequence.lfmmi.lfmmi.supervision import ToleranceOptions
 from pyasr.train.data.input_transform import InputTransformOptions
 from pyasr.train.evolve import combine, priors
 from pyasr.train.evolve.growth import GrowthOptions
@@ -309,9 +309,9 @@ def test_rate_halved_every_epoch_equals_publications(num_epochs):
             dict(context_width=2, central_position=1),
         ),
         ("Kaldi's chain/chain-den-graph.cc", denominator_graph, "_NUM_STEPS", 100),
-        (CD1, rbm, "GREATEST_RATIO", 2.0),
+        (CD1, rbm, "MAX_RATIO", 2.0),
         (CD1, rbm_learner, "RATE_AFTER_EXPLOSION", 0.9),
-        (PRETRAIN, rbm, "LEAST_ACTIVATION", 1e-4),
+        (PRETRAIN, rbm, "MIN_ACTIVATION", 1e-4),
         ("Kaldi's nnet2/combine-nnet-fast.cc", combine, "_ALPHA", 0.01),
         (FAST, priors, "_SMOOTHING", 0.01),
     ],

@@ -36,22 +36,18 @@ NETWORK = "tdnn splice=-1..1 dim=32\ntdnn splice=-1..1 dim=32 stride=2\nblstm ce
 def write_corpus(path, num_utterances=60, seed=1):
     """Words of letters. Each letter, and the pause before a word, is a feature vector that lasts 4 to 7
     frames."""
-    rng, centres = (
-        np.random.default_rng(seed),
-        3 * np.random.default_rng(9).standard_normal((len(LETTERS) + 1, DIM)),
-    )
+    rng = np.random.default_rng(seed)
+    centres = 3 * np.random.default_rng(9).standard_normal((len(LETTERS) + 1, DIM))
     texts, frames = {}, {}
     for i in range(num_utterances):
         words = ["".join(rng.choice(list(LETTERS), rng.integers(2, 5))) for _ in range(rng.integers(1, 4))]
         letters = [(LETTERS + " ").index(letter) for letter in " " + " ".join(words)]
         times = rng.integers(4, 8, len(letters))
         key = f"{'wxyz'[i % 4]}-{i:02d}"
-        texts[key], frames[key] = (
-            " ".join(words),
-            (centres[np.repeat(letters, times)] + 0.3 * rng.standard_normal((times.sum(), DIM))).astype(
-                np.float32
-            ),
-        )
+        texts[key] = " ".join(words)
+        frames[key] = (
+            centres[np.repeat(letters, times)] + 0.3 * rng.standard_normal((times.sum(), DIM))
+        ).astype(np.float32)
     path.mkdir(parents=True)
     with ArkWriter(path / "f.ark", path / "feats.scp") as writer:
         for key in sorted(frames):
@@ -88,11 +84,9 @@ def epochs(out) -> list[dict]:
 
 def spelled(corpus, out) -> float:
     """Share of utterances whose best path is spelled correctly."""
-    model, reader, subwords = (
-        load_model(out / "final.nnet"),
-        FeatureReader(corpus / "data", InputOptions.load(out)),
-        Subwords.read(out / "units"),
-    )
+    model = load_model(out / "final.nnet")
+    reader = FeatureReader(corpus / "data", InputOptions.load(out))
+    subwords = Subwords.read(out / "units")
     texts, right = dict(line.split(" ", 1) for line in (corpus / "data" / "text").read_text().splitlines()), 0
     for key in reader.keys:
         best = [
@@ -183,10 +177,8 @@ def test_step_may_use_another_loss(corpus, tmp_path, monkeypatch):
 def test_priors_equal_those_of_transcripts(corpus, tmp_path):
     """A blank before every unit and after the last; one is added to all counts. Held-out utterances count
     too."""
-    model, subwords = (
-        load_model(train(corpus, tmp_path / "out", "--num-epochs", 1, num_ranks=1) / "final.nnet"),
-        Subwords.read(corpus / "units"),
-    )
+    model = load_model(train(corpus, tmp_path / "out", "--num-epochs", 1, num_ranks=1) / "final.nnet")
+    subwords = Subwords.read(corpus / "units")
     said = [
         subwords.encode(line.split(" ", 1)[1]).tolist()
         for line in (corpus / "data/text").read_text().splitlines()

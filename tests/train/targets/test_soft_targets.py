@@ -150,10 +150,8 @@ def blstm(corpus):
     path, targets, _ = corpus
     seen, out, input = path / "seen", path / "blstm", InputOptions(cmvn="none")
     shutil.copytree(path / "data", seen)
-    mixed, reader = (
-        np.random.default_rng(2).standard_normal((DIM, DIM + 3)).astype(np.float32),
-        FeatureReader(path / "data", input),
-    )
+    mixed = np.random.default_rng(2).standard_normal((DIM, DIM + 3)).astype(np.float32)
+    reader = FeatureReader(path / "data", input)
     with ArkWriter(seen / "f.ark", seen / "feats.scp") as writer:
         for key in targets.keys:
             writer.write(key, reader[key] @ mixed)

@@ -16,26 +16,27 @@ from pyasr.io.int_vectors import read_job_archives, write_int_vectors
 from pyasr.io.keys import Keys
 from pyasr.io.tables import Table
 from pyasr.lang.lang_dirs.subwords import SubwordOptions, train_subwords
-from pyasr.sequence.lfmmi.chain import aligned_phones
-from pyasr.sequence.lfmmi.supervision import SupervisionOptions
+from pyasr.sequence.lfmmi.lfmmi.chain import aligned_phones
+from pyasr.sequence.lfmmi.lfmmi.supervision import SupervisionOptions
 from pyasr.train.steps import ctc_targets
 from pyasr.train.targets.alignment_spool import AlignmentSpool, VectorSpool
 from pyasr.train.targets.phone_spool import PhoneSpool
 
-MOST_BYTES = 120  # per utterance, with a name of 20 characters; a dictionary alone takes more
+MAX_BYTES = 120  # per utterance, with a name of 20 characters; a dictionary alone takes more
 PER_ARCHIVE = 250
 
 
 @pytest.fixture
 def small_blocks(monkeypatch):
     monkeypatch.setattr(tables, "_BLOCK_LINES", 64)
-    monkeypatch.setattr(keys, "_MOST_NEW", 64)
+    monkeypatch.setattr(keys, "_MAX_NEW", 64)
     monkeypatch.setattr(content, "_CHUNK_BYTES", 1 << 13)
     monkeypatch.setattr(ctc_targets, "_BLOCK", 50)
 
 
 def growth(make, first: int = 1000, second: int = 3000) -> float:
-    """Additional peak bytes per utterance. `make(number)` prepares so many, and returns what is measured."""
+    """Additional peak bytes per utterance. `make(number)` prepares `number` utterances, and returns what is
+    measured."""
     peaks = []
     for number in (first, second):
         work = make(number)
@@ -62,7 +63,7 @@ def test_memory_of_alignments(tmp_path, small_blocks):
         wanted = Keys.of(f"utterance-{i:010d}" for i in range(number))
         return lambda: spool_alignments(path, wanted)
 
-    assert growth(make) < MOST_BYTES
+    assert growth(make) < MAX_BYTES
 
 
 def spool_alignments(path, wanted: Keys) -> None:
@@ -117,7 +118,7 @@ def test_memory_of_phones(corpus, tmp_path, small_blocks):
         wanted = Keys.of(f"utterance-{i:010d}" for i in range(number))
         return lambda: spool_phones(path, reader, wanted)
 
-    assert growth(make) < MOST_BYTES
+    assert growth(make) < MAX_BYTES
 
 
 def spool_phones(path, reader, wanted: Keys) -> None:
@@ -133,20 +134,18 @@ def test_memory_of_units(tmp_path, small_blocks):
 
     def make(number):
         names = Keys.of(f"utterance-{i:010d}" for i in range(number))
-        reader, texts = (
-            SimpleNamespace(keys=names, num_frames=lambda key: 100),
-            Table.of((name, text) for name in names),
-        )
+        reader = SimpleNamespace(keys=names, num_frames=lambda key: 100)
+        texts = Table.of((name, text) for name in names)
         return lambda: spool_units(
             ctc_targets._Transcripts(reader, subwords, texts, 1), tmp_path / "spool", number
         )
 
-    assert growth(make) < MOST_BYTES + size
+    assert growth(make) < MAX_BYTES + size
 
 
 def spool_units(transcripts, path, number: int) -> None:
     with VectorSpool(path, transcripts.units()) as spool:
-        assert len(spool.keys) == number and not transcripts.left_out
+        assert len(spool.keys) == number and not transcripts.skipped
 
 
 def test_memory_of_copies(tmp_path, small_blocks):

@@ -40,12 +40,12 @@ def main(options: PrepareLmText) -> None:
 def text_of(calls: Calls) -> dict[str, str]:
     """{utterance: words} of all lines with words."""
     text: dict[str, str] = {}
-    left_out = SkippedItems()
+    skipped = SkippedItems()
     for call in sorted(calls.transcripts):
-        for line in read_transcript(call, calls.transcripts[call], left_out):
+        for line in read_transcript(call, calls.transcripts[call], skipped):
             if words := lm_words(line.text):
                 text.setdefault(line.name, words)
-    left_out.log("lines")
+    skipped.log("lines")
     return text
 
 

@@ -86,9 +86,9 @@ def write_list(path: Path, sources: Sources) -> None:
 
 
 def write(out: Path, part: str, sources: Sources, folders: list[Path], num_processes: int) -> None:
-    left_out = SkippedItems()
-    utterances = read_utterances(sources, num_processes, left_out)
-    left_out.log(f"utterances of {part}")
+    skipped = SkippedItems()
+    utterances = read_utterances(sources, num_processes, skipped)
+    skipped.log(f"utterances of {part}")
     if not utterances:
         raise UserError(f"{', '.join(map(str, folders))}: no usable utterance; unpack its archive again")
     write_data_dir(out, tables_of(utterances, read_sexes(folders)))

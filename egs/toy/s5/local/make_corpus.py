@@ -112,11 +112,9 @@ def write_set(directory: Path, name: str, num: int, speakers: list[str], options
             utterance_sound(words, f0, scale, options.noise, rng) * INT16_SCALE,
             RATE,
         )
-        wav_scp[utt], text[utt], utt2spk[utt] = (
-            options.out / name / "wav" / f"{utt}.wav",
-            " ".join(words),
-            speaker,
-        )
+        wav_scp[utt] = options.out / name / "wav" / f"{utt}.wav"
+        text[utt] = " ".join(words)
+        utt2spk[utt] = speaker
     write_data_dir(directory, {"wav.scp": wav_scp, "text": text, "utt2spk": utt2spk})
 
 

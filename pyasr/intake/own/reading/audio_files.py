@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from pyasr.base.errors import UserError
 from pyasr.base.files.pipes import is_command
-from pyasr.data.audio.audio_checks import look_at_audio
+from pyasr.data.audio.audio_checks import inspect_audio
 from pyasr.data.audio.audio_lengths import seconds_of
 from pyasr.data.audio.audio_reading import audio_head, read_channels
 from pyasr.intake.own.reading.own_corpus import Faults, OwnRecording
@@ -25,7 +25,7 @@ _OF_COMMANDS = (
     "install the programs, or list the files themselves (SPHERE, FLAC, MP3 and others are read "
     "without a command)"
 )
-_MOST_FRAMES = 1 << 40  # no valid header of a speech file has more
+_MAX_FRAMES = 1 << 40  # no valid header of a speech file has more
 
 
 def is_audio(path: Path) -> bool:
@@ -123,7 +123,7 @@ def _known(entry: str, seconds: float) -> OwnRecording:
 
 def _looked_at(entry: str) -> OwnRecording:
     """Raises UserError for audio that is missing, damaged or empty."""
-    look = look_at_audio(entry, "exists")
+    look = inspect_audio(entry, "exists")
     if look.complaint:
         raise UserError(f"{entry}: {look.complaint}; replace it")
     head = audio_head(entry)
@@ -145,7 +145,7 @@ def _seconds_by_library(entry: str) -> float:
         return 0.0
     try:
         with soundfile.SoundFile(entry) as audio:
-            return audio.frames / audio.samplerate if audio.frames < _MOST_FRAMES else 0.0
+            return audio.frames / audio.samplerate if audio.frames < _MAX_FRAMES else 0.0
     except (soundfile.LibsndfileError, RuntimeError):
         return 0.0  # harmless: decoding it reports the error
 

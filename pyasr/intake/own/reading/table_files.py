@@ -17,7 +17,7 @@ SUFFIXES = frozenset((".tsv", ".csv", ".txt", ".psv", ".tab", ".lst", ".list"))
 _DELIMITERS = "\t|;,"  # the first that fits is used
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _NUM_LOOKED_AT = 50
-_MOST_FIELD = 1 << 20
+_MAX_FIELD = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def _split(path: Path, text: str, delimiter: str) -> Iterator[Row]:
 
 def _by_csv(path: Path, text: str, delimiter: str) -> Iterator[Row]:
     """Fields in quotation marks may contain the delimiter and line breaks (RFC 4180)."""
-    csv.field_size_limit(_MOST_FIELD)
+    csv.field_size_limit(_MAX_FIELD)
     reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True, skipinitialspace=True)
     begin = 1
     try:

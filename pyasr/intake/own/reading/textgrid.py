@@ -69,7 +69,8 @@ def _values(text: str) -> list[str | float]:
 
 
 class _ValueReader:
-    """Iterator over values. Raises IndexError after the last value, TypeError for one of the other type."""
+    """Iterator over values. Raises IndexError after the last value, and TypeError if the next
+    value has another type than requested."""
 
     def __init__(self, values: list[str | float]):
         self._values, self._at = values, 0

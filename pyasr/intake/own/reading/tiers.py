@@ -19,8 +19,8 @@ _NO_SPEECH = (
     "breaks note notes comment comments pos lemma gloss"
 )
 _SILENCE = {"", "sil", "sp", "<sil>", "<p:>", "<sp>", "<eps>", "#", "_"}
-_MOST_PAUSE_S = 0.3  # longest pause between words of an utterance
-_MOST_JOINED_S = 15.0
+_MAX_PAUSE_S = 0.3  # longest pause between words of an utterance
+_MAX_JOINED_S = 15.0
 
 
 def spoken(tiers: list[Tier], wanted: str | None, path: Path) -> Iterator[tuple[str | None, Interval]]:
@@ -90,7 +90,7 @@ def _joined(words: list[Interval]) -> Iterator[Interval]:
     group: list[Interval] = []
     for word in words:
         if group and (
-            word.begin_s - group[-1].end_s > _MOST_PAUSE_S or word.end_s - group[0].begin_s > _MOST_JOINED_S
+            word.begin_s - group[-1].end_s > _MAX_PAUSE_S or word.end_s - group[0].begin_s > _MAX_JOINED_S
         ):
             yield _sentence(group)
             group = []

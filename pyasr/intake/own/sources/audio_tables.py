@@ -85,8 +85,8 @@ class _FileTest:
     def find(self, field: str) -> Path | None:
         """The audio file of a field: a path from the table's folder, or the end of a path; None if there is
         none. Raises UserError if several files match."""
-        beside = self.table.parent / field
-        return beside if is_audio(beside) and beside.is_file() else self.places.index.find(field)
+        path = self.table.parent / field
+        return path if is_audio(path) and path.is_file() else self.places.index.find(field)
 
 
 def read(places: Places, options: ReadingOptions) -> Corpus:
@@ -101,16 +101,14 @@ def read(places: Places, options: ReadingOptions) -> Corpus:
     if places.folders:
         check_any(places.below, places.folders[0])
     audio = places if places.folders else Places(list(dict.fromkeys(table.parent for table in tables)))
-    corpus, faults = (
-        Corpus(f"a table of audio files ({named([path.name for path in tables])})"),
-        Faults(options.skip_bad),
-    )
+    corpus = Corpus(f"a table of audio files ({named([path.name for path in tables])})")
+    faults = Faults(options.skip_bad)
     for table in tables:
         _read_table(
             _Table(table, audio, options), corpus, faults, part_of(table.name) if len(tables) > 1 else ""
         )
     corpus.notes += faults.settle(places)
-    _tell_unused(corpus, places.audio)
+    _note_unused(corpus, places.audio)
     return corpus
 
 
@@ -186,7 +184,7 @@ def _utterance(table: _Table, row: Row, recording: OwnRecording, part: str) -> O
     )
 
 
-def _tell_unused(corpus: Corpus, audio: list[Path]) -> None:
+def _note_unused(corpus: Corpus, audio: list[Path]) -> None:
     used = set(corpus.recordings)
     if unused := [path.name for path in audio if str(path.absolute()) not in used]:
         corpus.notes.append(f"left out: audio files that are in no table: {named(unused)}")

@@ -44,10 +44,8 @@ def groups(files: list[Path]) -> list[tuple[Path, ...]]:
     for found in pairs.values():
         alone = [role for role in ("recordings", "supervisions") if role in found]
         if "" in found or len(alone) == 1 and not cuts:
-            path, missing = (
-                found.get("") or found[alone[0]],
-                "supervisions" if alone == ["recordings"] else "recordings",
-            )
+            path = found.get("") or found[alone[0]]
+            missing = "supervisions" if alone == ["recordings"] else "recordings"
             raise UserError(
                 f"{path}: the manifest of {missing} that belongs to it is missing; give RECORDINGS and "
                 "SUPERVISIONS, or cuts"

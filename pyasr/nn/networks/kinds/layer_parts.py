@@ -12,7 +12,7 @@ from pyasr.base.cli.options import option
 from pyasr.base.errors import UserError
 from pyasr.nn.dropout import ByteDropout, SequenceDropout
 from pyasr.nn.layers.sequence_layers import SequenceLayer
-from pyasr.nn.network_options import GREATEST_SPREAD
+from pyasr.nn.network_options import MAX_SPREAD
 
 
 class Stack(SequenceLayer):
@@ -43,10 +43,8 @@ class DropoutOptions:
         """The dropout module, or None. Raises UserError if the proportion is too large for factors."""
         if not self.dropout_per_dim:
             return ByteDropout(self.dropout) if self.dropout else None
-        if self.dropout > GREATEST_SPREAD:
-            raise UserError(
-                f"--dropout {self.dropout:g}: with --dropout-per-dim the maximum is {GREATEST_SPREAD}"
-            )
+        if self.dropout > MAX_SPREAD:
+            raise UserError(f"--dropout {self.dropout:g}: with --dropout-per-dim the maximum is {MAX_SPREAD}")
         return SequenceDropout(self.dropout)
 
 

@@ -10,7 +10,7 @@ from pyasr.base.cli.options import option
 from pyasr.base.errors import UserError
 from pyasr.nn.layers.semi_orthogonal import draw_semi_orthogonal
 from pyasr.nn.layers.tdnnf import FactorisedTdnn
-from pyasr.nn.network_options import GREATEST_SPREAD
+from pyasr.nn.network_options import MAX_SPREAD
 from pyasr.nn.networks.kinds.layer_register import kind
 
 
@@ -35,7 +35,7 @@ class TdnnfOptions:
         0.0,
         "p: in training, multiply units by random factors in 1 - 2p .. 1 + 2p, one per chunk",
         minimum=0.0,
-        maximum=GREATEST_SPREAD,
+        maximum=MAX_SPREAD,
     )
 
     def build(self, dim_in: int) -> FactorisedTdnn:

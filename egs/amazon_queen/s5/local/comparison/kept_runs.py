@@ -100,7 +100,7 @@ def _simulated(directory: Path, name: str, command: str, made_by: dict) -> KeptR
         _rounded(loss),
         _rounded(accuracy, 2),
         _rounded(priors),
-        _rounded(run.loss_apart),
+        _rounded(run.loss_before_consensus),
         _rounded(run.wer, 2),
         _rounded(alone.wer if alone else None, 2),
         _rounded(timed, 1),

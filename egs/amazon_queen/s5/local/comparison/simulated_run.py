@@ -60,7 +60,7 @@ class SimulatedRun:
         return math.inf if self.diverged else -self._end[1]
 
     @property
-    def loss_apart(self) -> float | None:
+    def loss_before_consensus(self) -> float | None:
         """Held-out loss of the model of one learner after the last mixing or, if that was not saved, of the
         learners' own models before the last consensus; None if they are equal."""
         if self.content.get("learner"):

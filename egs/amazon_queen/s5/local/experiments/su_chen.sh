@@ -44,7 +44,7 @@ by_start_and_gradient() {
   decoded su_chen "learners/random-sgd/$1" "$1" $by_sgd
 }
 
-# poster TOPOLOGY LEARNERS PERIOD: mixes every so many minibatches; the model of one learner is kept and decoded, too.
+# poster TOPOLOGY LEARNERS PERIOD: mixes every PERIOD minibatches; the model of one learner is also kept and decoded.
 poster() {
   su_chen "poster-$3/$1/$2" "$2" --parallel "$1" --period-frames $(($3 * 128)) --save-learner true $from_dbn $by_ng
 }

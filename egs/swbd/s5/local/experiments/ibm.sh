@@ -27,7 +27,7 @@ cd ../..
 . local/experiments/systems.sh
 train=$data/${train_set}_streams features=_streams
 
-# ibm NAME RANKS SEGMENTS OPTIONS...: trained with batches of so many segments of 21 frames over all ranks, which each rank draws from all
+# ibm NAME RANKS SEGMENTS OPTIONS...: trained with batches of SEGMENTS segments of 21 frames over all ranks, which each rank draws from all
 # data, with the momentum of conf/blstm.conf. The rate is in proportion to the batch: 0.1 at 256 segments after the warm-up, in torch's
 # terms. A training that is stuck at the loss of an untrained network ends as others do.
 ibm() {

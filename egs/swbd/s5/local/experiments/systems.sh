@@ -20,7 +20,7 @@ score_lang=$data/lang_test
 jobs="--nj $nj"
 from_dbn="--config conf/dnn.conf --dbn $exp/dbn"    # the network of run.sh
 
-# system NAME RANKS OPTIONS...: a network trained on the alignments of the GMM by so many ranks, and decoded. Left out unless --gpus names RANKS.
+# system NAME RANKS OPTIONS...: a network trained on the alignments of the GMM by RANKS ranks, and decoded. Left out unless --gpus names RANKS.
 system() {
   local name=$1 ranks=$2
   shift 2

@@ -17,7 +17,7 @@ from pyasr.score.hub5.ctm_elements import read_entries
 from pyasr.score.hub5.scored_words import scored_lines
 from pyasr.score.hub5.scorer import StmScorer
 
-HUB5 = Path(__file__).parents[1] / "fixtures/hub5"
+HUB5 = Path(__file__).parents[2] / "fixtures/hub5"
 GLM = HUB5 / "rules.glm"
 
 

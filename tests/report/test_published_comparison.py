@@ -7,18 +7,16 @@ from steps_here import ROOT, run_here
 from test_results import make_experiment
 
 from pyasr.base.errors import UserError
-from pyasr.report.beside_published import PublishedWer, published_table, read_published
+from pyasr.report.published_comparison import PublishedWer, published_table, read_published
 from pyasr.score.score_dir import read_summary
 
 TABLES = sorted([*ROOT.glob("egs/*/s5/conf/published/*.tsv"), *ROOT.glob("egs/*/s5/conf/published.tsv")])
 
 
-def test_page_has_our_rates_beside_published_ones(tmp_path):
-    exp, page, table = (
-        make_experiment(tmp_path, {"mono": 0.4}),
-        tmp_path / "RESULTS.md",
-        tmp_path / "published.tsv",
-    )
+def test_page_has_our_rates_published_comparison_ones(tmp_path):
+    exp = make_experiment(tmp_path, {"mono": 0.4})
+    page = tmp_path / "RESULTS.md"
+    table = tmp_path / "published.tsv"
     table.write_text(
         "# decoding\tWER\tsource\n\nmono/decode_dev\t12.5\tsome paper\nmono/decode_test\t99.25\tanother\n"
         "tri/decode_test\t9.1\tKaldi\n"

@@ -75,8 +75,8 @@ def test_gaussians_next_to_network_may_have_any_dimension(dirs):
     assert problems(dirs) == []
 
 
-@pytest.mark.parametrize("beside", ["frame_subsampling_factor", "final.nnet", None])
-def test_final_mdl_with_only_a_transition_model(dirs, beside):
+@pytest.mark.parametrize("other_file", ["frame_subsampling_factor", "final.nnet", None])
+def test_final_mdl_with_only_a_transition_model(dirs, other_file):
     """That of a tree for LF-MMI, and of its networks; elsewhere the Gaussians have been cut off."""
     _, ali, graph = dirs
     with KaldiWriter(ali / "final.mdl") as writer:
@@ -84,8 +84,8 @@ def test_final_mdl_with_only_a_transition_model(dirs, beside):
     for path in ali.glob("trans.*"):
         path.unlink()
     (ali / "final.occs").unlink()
-    if beside:
-        (ali / beside).write_text("3\n")
+    if other_file:
+        (ali / other_file).write_text("3\n")
         assert problems(dirs) == []
     else:
         assert any("a transition model without GMMs" in problem for problem in problems(dirs))

@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 
 import pyasr
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 KINDS = [
     ["steps/train_dnn.py", "data/train", "--version"],
     ["utils/validate_data_dir.py", "--version"],

@@ -69,10 +69,8 @@ def by_hand(directory) -> torch.Tensor:
                 )
                 / 4
             )
-            rate, values = (
-                schedule.step_rate(frames_seen, 4),
-                torch.cat([p.flatten() for p in network.parameters()]).detach(),
-            )
+            rate = schedule.step_rate(frames_seen, 4)
+            values = torch.cat([p.flatten() for p in network.parameters()]).detach()
             gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(network.parameters()))])
             velocity = MOMENTUM * velocity - rate * (gradient + 2 * L2 / 4 * frames / 4 * values)
             change = (1 - MOMENTUM) * velocity
