@@ -9,9 +9,10 @@ Writes OUT/final.nnet (network, normalisation), final.mdl, tree, frame_subsampli
        log/train.log
 
 ALI_DIR contains alignments of DATA and may be written by Kaldi. steps/build_chain_tree.py writes TREE_DIR,
-also from other data. Build decoding graphs with `utils/make_graph.py --self-loop-scale 1.0` (docs/networks/lfmmi.md
-has the whole recipe). To resume an interrupted job from its last checkpoint, run the same command again;
---num-ranks may differ. A job that loses a rank continues automatically with the remaining ranks.
+also from other data. Build decoding graphs with `utils/make_graph.py --self-loop-scale 1.0`
+(docs/networks/lfmmi.md has the whole recipe). To resume an interrupted job from its last checkpoint, run the
+same command again; --num-ranks may differ. A job that loses a rank continues automatically with the remaining
+ranks.
 
 Example:
     steps/train_lfmmi.py --num-ranks 2 --network conf/network/tdnn_chain.net data/train_fmllr exp/tri3_ali \\

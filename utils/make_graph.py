@@ -17,7 +17,7 @@ from pyasr.base.cli.options import argument, group
 from pyasr.base.cli.step import output_of, run_step
 from pyasr.hmm.graphs.decoding_graph import GraphOptions, make_hclg
 from pyasr.hmm.model.model_file import read_transitions
-from pyasr.sequence.lfmmi.lfmmi.chain import chain_topology
+from pyasr.sequence.lfmmi.chain import chain_topology
 
 
 @dataclass(frozen=True)

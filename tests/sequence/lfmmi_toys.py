@@ -11,9 +11,9 @@ import torch
 from pyasr.hmm.model.topology import HmmState, Topology, left_to_right
 from pyasr.hmm.model.transitions import TransitionModel
 from pyasr.hmm.model.tree import ContextTree, Leaf, Split, TreeTable
-from pyasr.sequence.lfmmi.lfmmi.chain import AlignedPhones, chain_topology, windows_of
-from pyasr.sequence.lfmmi.lfmmi.denominator_graph import DenominatorGraph
-from pyasr.sequence.lfmmi.lfmmi.supervision import SupervisionOptions
+from pyasr.sequence.lfmmi.chain import AlignedPhones, chain_topology, windows_of
+from pyasr.sequence.lfmmi.denominator_graph import DenominatorGraph
+from pyasr.sequence.lfmmi.supervision import SupervisionOptions
 
 PHONES = (1, 2, 3)
 

@@ -12,7 +12,7 @@ from pyasr.hmm.trees.phone_segments import split_to_phones
 from pyasr.hmm.trees.questions import make_questions
 from pyasr.hmm.trees.tree_building import Roots, build_tree
 from pyasr.hmm.trees.tree_stats import accumulate_tree_stats
-from pyasr.sequence.lfmmi.lfmmi.chain import (
+from pyasr.sequence.lfmmi.chain import (
     AlignedPhones,
     aligned_phones,
     chain_alignment,

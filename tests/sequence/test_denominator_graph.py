@@ -19,14 +19,10 @@ from lfmmi_toys import (
 from pyasr.base.errors import UserError
 from pyasr.hmm.model.transitions import TransitionModel
 from pyasr.io.openfst import Fst
-from pyasr.sequence.lfmmi.lfmmi.chain import chain_topology
-from pyasr.sequence.lfmmi.lfmmi.denominator_graph import (
-    DenominatorGraph,
-    initial_probs,
-    make_denominator_graph,
-)
-from pyasr.sequence.lfmmi.lfmmi.pdf_expansion import PdfArcs, expand_phone_lm, join_equal_states
-from pyasr.sequence.lfmmi.lfmmi.phone_lm import PhoneLmOptions, estimate_phone_lm
+from pyasr.sequence.lfmmi.chain import chain_topology
+from pyasr.sequence.lfmmi.denominator_graph import DenominatorGraph, initial_probs, make_denominator_graph
+from pyasr.sequence.lfmmi.pdf_expansion import PdfArcs, expand_phone_lm, join_equal_states
+from pyasr.sequence.lfmmi.phone_lm import PhoneLmOptions, estimate_phone_lm
 
 PHONE_LM = estimate_phone_lm(random_sequences(0), PhoneLmOptions(3, 2, 4))
 

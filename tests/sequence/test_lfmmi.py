@@ -16,13 +16,12 @@ from lfmmi_toys import (
 )
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pyasr.sequence.lfmmi.lfmmi import leaky_hmm
-from pyasr.sequence.lfmmi.lfmmi.chain import AlignedPhones
-from pyasr.sequence.lfmmi.lfmmi.denominator_graph import DenominatorGraph, make_denominator_graph
-from pyasr.sequence.lfmmi.lfmmi.lfmmi import LfMmiCounts, LfMmiOptions, lf_mmi, lf_mmi_with_posteriors
-from pyasr.sequence.lfmmi.lfmmi.pdf_expansion import PdfArcs
-from pyasr.sequence.lfmmi.lfmmi.phone_lm import PhoneLmOptions, estimate_phone_lm
-from pyasr.sequence.lfmmi.lfmmi.supervision import Supervision, SupervisionMaker
+from pyasr.sequence.lfmmi.chain import AlignedPhones
+from pyasr.sequence.lfmmi.denominator_graph import DenominatorGraph, make_denominator_graph
+from pyasr.sequence.lfmmi.lfmmi import LfMmiCounts, LfMmiOptions, leaky_hmm, lf_mmi, lf_mmi_with_posteriors
+from pyasr.sequence.lfmmi.pdf_expansion import PdfArcs
+from pyasr.sequence.lfmmi.phone_lm import PhoneLmOptions, estimate_phone_lm
+from pyasr.sequence.lfmmi.supervision import Supervision, SupervisionMaker
 
 MODEL = chain_model(2, 1)
 GRAPH = make_denominator_graph(estimate_phone_lm(random_sequences(0), PhoneLmOptions(3, 2, 4)), *MODEL)

@@ -7,7 +7,7 @@ import pytest
 from lfmmi_toys import lm_prob, phone_strings, random_sequences
 
 from pyasr.base.errors import UserError
-from pyasr.sequence.lfmmi.lfmmi.phone_lm import (
+from pyasr.sequence.lfmmi.phone_lm import (
     END,
     PhoneLmOptions,
     count_histories,

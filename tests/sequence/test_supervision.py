@@ -15,11 +15,11 @@ from lfmmi_toys import (
 from pyasr.base.errors import UserError
 from pyasr.hmm.model.transitions import TransitionModel
 from pyasr.hmm.model.tree import monophone_tree
-from pyasr.sequence.lfmmi.lfmmi.chain import AlignedPhones, chain_topology
-from pyasr.sequence.lfmmi.lfmmi.denominator_graph import make_denominator_graph
-from pyasr.sequence.lfmmi.lfmmi.lfmmi import lf_mmi_with_posteriors
-from pyasr.sequence.lfmmi.lfmmi.phone_lm import PhoneLmOptions, estimate_phone_lm
-from pyasr.sequence.lfmmi.lfmmi.supervision import SupervisionMaker, SupervisionOptions
+from pyasr.sequence.lfmmi.chain import AlignedPhones, chain_topology
+from pyasr.sequence.lfmmi.denominator_graph import make_denominator_graph
+from pyasr.sequence.lfmmi.lfmmi import lf_mmi_with_posteriors
+from pyasr.sequence.lfmmi.phone_lm import PhoneLmOptions, estimate_phone_lm
+from pyasr.sequence.lfmmi.supervision import SupervisionMaker, SupervisionOptions
 
 SEQUENCES = random_sequences(0)
 PHONE_LM = estimate_phone_lm(SEQUENCES, PhoneLmOptions(3, 2, 4))

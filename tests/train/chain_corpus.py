@@ -21,7 +21,7 @@ from pyasr.lang.lang_dirs.lang_dir import LangDir
 from pyasr.lang.lang_dirs.prepare_lang import LangOptions, write_lang
 from pyasr.lang.lexicons.dict_dir import DictDir
 from pyasr.lang.lexicons.lexicon import Lexicon
-from pyasr.sequence.lfmmi.lfmmi.chain import AlignedPhones, chain_alignment, chain_topology
+from pyasr.sequence.lfmmi.chain import AlignedPhones, chain_alignment, chain_topology
 
 DIM = 6
 LEXICON = {"adam": "A D A M", "bad": "B A D", "dab": "D A B", "mad": "M A D", "mama": "M A M A"}

@@ -17,7 +17,7 @@ import numpy as np
 from pyasr.base.outputs.output import atomic_write
 from pyasr.io.mapped_files.arrays import load_arrays, map_numbers, save_arrays
 from pyasr.io.mapped_files.packed_rows import StoredRows, num_rows, save_rows
-from pyasr.sequence.lfmmi.lfmmi.chain import AlignedPhones
+from pyasr.sequence.lfmmi.chain import AlignedPhones
 
 _PARTS: dict[str, np.dtype] = {
     "phones": np.dtype(np.int32),

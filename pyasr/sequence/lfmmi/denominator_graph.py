@@ -26,7 +26,7 @@ from pyasr.hmm.model.transitions import TransitionModel
 from pyasr.hmm.model.tree import ContextTree
 from pyasr.io.mapped_files.arrays import load_arrays, save_arrays
 from pyasr.io.openfst import Fst
-from pyasr.sequence.lfmmi.lfmmi.pdf_expansion import PdfArcs, expand_phone_lm, join_equal_states
+from pyasr.sequence.lfmmi.pdf_expansion import PdfArcs, expand_phone_lm, join_equal_states
 
 _NUM_STEPS = 100
 

@@ -38,7 +38,7 @@ import torch
 from torch import Tensor
 
 from pyasr.base.compiled.kernels import njit
-from pyasr.sequence.lfmmi.lfmmi.denominator_graph import DenominatorGraph
+from pyasr.sequence.lfmmi.denominator_graph import DenominatorGraph
 
 _BLOCK = 16  # sequences per block: fills some vector registers, and the states of a block stay in the cache
 # maximum deviation of a frame's sum of posteriors from one; rounding causes 2e-4 in 10,000 frames of float32

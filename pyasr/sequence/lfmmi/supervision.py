@@ -26,15 +26,10 @@ from pyasr.base.errors import UserError
 from pyasr.hmm.model.transitions import TransitionModel
 from pyasr.hmm.model.tree import ContextTree
 from pyasr.lang.fst import fst_kernels
+from pyasr.sequence.lfmmi.chain import FRAME_SUBSAMPLING_FACTOR, AlignedPhones, num_subsampled, windows_of
+from pyasr.sequence.lfmmi.denominator_graph import DenominatorGraph
 from pyasr.sequence.lfmmi.lfmmi import supervision_kernels as kernels
-from pyasr.sequence.lfmmi.lfmmi.chain import (
-    FRAME_SUBSAMPLING_FACTOR,
-    AlignedPhones,
-    num_subsampled,
-    windows_of,
-)
-from pyasr.sequence.lfmmi.lfmmi.denominator_graph import DenominatorGraph
-from pyasr.sequence.lfmmi.lfmmi.pdf_expansion import HmmsOfWindows
+from pyasr.sequence.lfmmi.pdf_expansion import HmmsOfWindows
 
 
 @dataclass(frozen=True)

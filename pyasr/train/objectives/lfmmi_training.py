@@ -1,8 +1,8 @@
 r"""LF-MMI training of a network over time on a rank: the criterion on chunks, and from alignments and a chain
 tree to the model file.
 
-F is the objective of `pyasr.sequence.lfmmi.lfmmi.lfmmi` for the network's outputs y, z are the second outputs, q is their
-softmax, and g are the posteriors of the numerators, which are constants. The derivatives
+F is the objective of `pyasr.sequence.lfmmi.lfmmi` for the outputs y of the network, z are the second
+outputs, q is their softmax, and g are the posteriors of the numerators, which are constants. The derivatives
 
     dF/dy   and   dX/dz,       X = sum_t sum_p g_t(p) log q_t(p)
 
@@ -26,12 +26,12 @@ from pyasr.hmm.model.model_file import MODEL, read_transitions, read_tree
 from pyasr.nn.networks.layered import LayeredNetwork, read_network
 from pyasr.nn.networks.two_outputs import TwoOutputs
 from pyasr.nn.scales import ACOUSTIC_FACTOR
-from pyasr.sequence.lfmmi.lfmmi.aligned_phones_file import PackedPhones, load_aligned_phones
-from pyasr.sequence.lfmmi.lfmmi.chain import AlignedPhones, num_subsampled
-from pyasr.sequence.lfmmi.lfmmi.denominator_graph import DenominatorGraph
-from pyasr.sequence.lfmmi.lfmmi.lfmmi import lf_mmi_with_posteriors
-from pyasr.sequence.lfmmi.lfmmi.lfmmi_options import LfMmiOptions
-from pyasr.sequence.lfmmi.lfmmi.supervision import Supervision, SupervisionMaker, SupervisionOptions
+from pyasr.sequence.lfmmi.aligned_phones_file import PackedPhones, load_aligned_phones
+from pyasr.sequence.lfmmi.chain import AlignedPhones, num_subsampled
+from pyasr.sequence.lfmmi.denominator_graph import DenominatorGraph
+from pyasr.sequence.lfmmi.lfmmi import lf_mmi_with_posteriors
+from pyasr.sequence.lfmmi.lfmmi_options import LfMmiOptions
+from pyasr.sequence.lfmmi.supervision import Supervision, SupervisionMaker, SupervisionOptions
 from pyasr.train.job.rank_job import run_and_combine
 from pyasr.train.job.trainer import Trainer
 from pyasr.train.minibatches.chunks import NO_TARGET
@@ -111,7 +111,7 @@ class LfMmi(Criterion):
     """
 
     totals = LfMmiTotals
-    left_out = "chunks", "their likelihoods were not finite"
+    skipped_parts = "chunks", "their likelihoods were not finite"
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class LfMmi(Criterion):
             second = torch.where(posteriors.sum(2, keepdim=True) > 0, second, 0.0)
             cross_entropy = -(posteriors * torch.log_softmax(_only(second, known).to(posteriors), 2)).sum()
             loss = loss + cross_entropy
-        self.num_left_out += counts.num_left_out
+        self.num_skipped += counts.num_skipped
         sums = [-counts.log_prob, float(cross_entropy.detach()), counts.num_frames]
         return loss, torch.tensor(sums, dtype=torch.float64, device=loss.device)
 

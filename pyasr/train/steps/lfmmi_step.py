@@ -20,12 +20,12 @@ from pyasr.io.keys import Keys
 from pyasr.io.openfst import write_fst
 from pyasr.lang.lang_dirs.lang_dir import LangDir
 from pyasr.parallel.strategies import MixingOptions
-from pyasr.sequence.lfmmi.lfmmi.aligned_phones_file import save_aligned_phones
-from pyasr.sequence.lfmmi.lfmmi.chain import num_subsampled, output_numbers
-from pyasr.sequence.lfmmi.lfmmi.denominator_graph import make_denominator_graph
-from pyasr.sequence.lfmmi.lfmmi.lfmmi_options import LfMmiOptions
-from pyasr.sequence.lfmmi.lfmmi.phone_lm import PhoneLmOptions, estimate_phone_lm
-from pyasr.sequence.lfmmi.lfmmi.supervision import SupervisionOptions, ToleranceOptions
+from pyasr.sequence.lfmmi.aligned_phones_file import save_aligned_phones
+from pyasr.sequence.lfmmi.chain import num_subsampled, output_numbers
+from pyasr.sequence.lfmmi.denominator_graph import make_denominator_graph
+from pyasr.sequence.lfmmi.lfmmi_options import LfMmiOptions
+from pyasr.sequence.lfmmi.phone_lm import PhoneLmOptions, estimate_phone_lm
+from pyasr.sequence.lfmmi.supervision import SupervisionOptions, ToleranceOptions
 from pyasr.train.minibatches.over_time import SPLICED_BY_LAYERS, ChunkOptions
 from pyasr.train.perturbing import PerturbOptions
 from pyasr.train.schedules import ScheduleOptions

@@ -37,7 +37,7 @@ from pyasr.io.kaldi_objects import KaldiWriter
 from pyasr.io.tables import Parsed, Table, TableBuilder
 from pyasr.lang.lang_dirs.lang_dir import LangDir
 from pyasr.lang.symbols import write_lines
-from pyasr.sequence.lfmmi.lfmmi.chain import (
+from pyasr.sequence.lfmmi.chain import (
     FRAME_SUBSAMPLING_FACTOR,
     aligned_phones,
     chain_alignments,

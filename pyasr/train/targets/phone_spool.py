@@ -17,8 +17,8 @@ import numpy as np
 from pyasr.feats.inputs import FeatureReader
 from pyasr.hmm.model.model_file import MODEL, read_transitions
 from pyasr.io.int_vectors import read_int_vectors
-from pyasr.sequence.lfmmi.lfmmi.chain import AlignedPhones, aligned_phones
-from pyasr.sequence.lfmmi.lfmmi.supervision import SupervisionOptions
+from pyasr.sequence.lfmmi.chain import AlignedPhones, aligned_phones
+from pyasr.sequence.lfmmi.supervision import SupervisionOptions
 from pyasr.train.targets.alignment_spool import ArchiveSpool
 
 

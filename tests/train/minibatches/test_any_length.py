@@ -23,7 +23,7 @@ from pyasr.nn.networks.layered import LayeredNetwork
 from pyasr.sequence.lattices.hypotheses import hypotheses_of
 from pyasr.sequence.lattices.lattice_criteria import CriterionOptions, evaluate
 from pyasr.sequence.lattices.tid_classes import TidClasses
-from pyasr.sequence.lfmmi.lfmmi.chain import AlignedPhones
+from pyasr.sequence.lfmmi.chain import AlignedPhones
 from pyasr.train.job import memory_check
 from pyasr.train.minibatches.chunks import Packing
 from pyasr.train.minibatches.feature_codec import Plain

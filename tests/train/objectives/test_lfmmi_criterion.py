@@ -10,12 +10,12 @@ from pyasr.base.errors import UserError
 from pyasr.nn.networks.construction import network_from
 from pyasr.nn.networks.layered import LayeredNetwork
 from pyasr.nn.networks.two_outputs import TwoOutputs
-from pyasr.sequence.lfmmi.lfmmi.aligned_phones_file import load_aligned_phones, save_aligned_phones
-from pyasr.sequence.lfmmi.lfmmi.chain import AlignedPhones, num_subsampled, output_numbers
-from pyasr.sequence.lfmmi.lfmmi.denominator_graph import make_denominator_graph
-from pyasr.sequence.lfmmi.lfmmi.lfmmi import LfMmiOptions, lf_mmi_with_posteriors
-from pyasr.sequence.lfmmi.lfmmi.phone_lm import PhoneLmOptions, estimate_phone_lm
-from pyasr.sequence.lfmmi.lfmmi.supervision import SupervisionMaker, SupervisionOptions
+from pyasr.sequence.lfmmi.aligned_phones_file import load_aligned_phones, save_aligned_phones
+from pyasr.sequence.lfmmi.chain import AlignedPhones, num_subsampled, output_numbers
+from pyasr.sequence.lfmmi.denominator_graph import make_denominator_graph
+from pyasr.sequence.lfmmi.lfmmi import LfMmiOptions, lf_mmi_with_posteriors
+from pyasr.sequence.lfmmi.phone_lm import PhoneLmOptions, estimate_phone_lm
+from pyasr.sequence.lfmmi.supervision import SupervisionMaker, SupervisionOptions
 from pyasr.train.minibatches.chunks import NO_TARGET, Packing
 from pyasr.train.minibatches.feature_codec import Plain
 from pyasr.train.minibatches.over_time import Phases

@@ -16,8 +16,8 @@ from pyasr.io.int_vectors import read_job_archives, write_int_vectors
 from pyasr.io.keys import Keys
 from pyasr.io.tables import Table
 from pyasr.lang.lang_dirs.subwords import SubwordOptions, train_subwords
-from pyasr.sequence.lfmmi.lfmmi.chain import aligned_phones
-from pyasr.sequence.lfmmi.lfmmi.supervision import SupervisionOptions
+from pyasr.sequence.lfmmi.chain import aligned_phones
+from pyasr.sequence.lfmmi.supervision import SupervisionOptions
 from pyasr.train.steps import ctc_targets
 from pyasr.train.targets.alignment_spool import AlignmentSpool, VectorSpool
 from pyasr.train.targets.phone_spool import PhoneSpool
