@@ -32,8 +32,8 @@ from pyasr.base.cli.step import run_step
 from pyasr.feats.inputs import InputOptions
 from pyasr.hmm.model.model_file import read_subsampling
 from pyasr.parallel.communication.comm import SoloComm
+from pyasr.sequence.lfmmi import leaky_hmm
 from pyasr.sequence.lfmmi.denominator_graph import DenominatorGraph
-from pyasr.sequence.lfmmi.lfmmi import leaky_hmm
 from pyasr.train.data.rank_data import FrameSource, open_corpus
 from pyasr.train.objectives import lfmmi_training
 from pyasr.train.sgd.learner import Learner

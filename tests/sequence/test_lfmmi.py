@@ -16,9 +16,10 @@ from lfmmi_toys import (
 )
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from pyasr.sequence.lfmmi import leaky_hmm
 from pyasr.sequence.lfmmi.chain import AlignedPhones
 from pyasr.sequence.lfmmi.denominator_graph import DenominatorGraph, make_denominator_graph
-from pyasr.sequence.lfmmi.lfmmi import LfMmiCounts, LfMmiOptions, leaky_hmm, lf_mmi, lf_mmi_with_posteriors
+from pyasr.sequence.lfmmi.lfmmi import LfMmiCounts, LfMmiOptions, lf_mmi, lf_mmi_with_posteriors
 from pyasr.sequence.lfmmi.pdf_expansion import PdfArcs
 from pyasr.sequence.lfmmi.phone_lm import PhoneLmOptions, estimate_phone_lm
 from pyasr.sequence.lfmmi.supervision import Supervision, SupervisionMaker

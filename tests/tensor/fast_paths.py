@@ -263,8 +263,8 @@ def nonlinearities_of_an_lstm() -> Pairs:
 def forward_backward() -> Pairs:
     from lfmmi_toys import chain_model, random_sequences
 
+    from pyasr.sequence.lfmmi import leaky_hmm
     from pyasr.sequence.lfmmi.denominator_graph import make_denominator_graph
-    from pyasr.sequence.lfmmi.lfmmi import leaky_hmm
     from pyasr.sequence.lfmmi.phone_lm import PhoneLmOptions, estimate_phone_lm
 
     graph = make_denominator_graph(

@@ -23,8 +23,8 @@ from torch.autograd.function import once_differentiable
 
 from pyasr.base import log
 from pyasr.decode.lattices.lattice_posteriors import forward_backward as graph_posteriors
+from pyasr.sequence.lfmmi import leaky_hmm
 from pyasr.sequence.lfmmi.denominator_graph import DenominatorGraph
-from pyasr.sequence.lfmmi.lfmmi import leaky_hmm
 from pyasr.sequence.lfmmi.lfmmi_options import LfMmiOptions
 from pyasr.sequence.lfmmi.supervision import Supervision
 

@@ -26,9 +26,9 @@ from pyasr.base.errors import UserError
 from pyasr.hmm.model.transitions import TransitionModel
 from pyasr.hmm.model.tree import ContextTree
 from pyasr.lang.fst import fst_kernels
+from pyasr.sequence.lfmmi import supervision_kernels as kernels
 from pyasr.sequence.lfmmi.chain import FRAME_SUBSAMPLING_FACTOR, AlignedPhones, num_subsampled, windows_of
 from pyasr.sequence.lfmmi.denominator_graph import DenominatorGraph
-from pyasr.sequence.lfmmi.lfmmi import supervision_kernels as kernels
 from pyasr.sequence.lfmmi.pdf_expansion import HmmsOfWindows
 
 

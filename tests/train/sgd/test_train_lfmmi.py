@@ -26,8 +26,8 @@ from pyasr.io.text_tables import read_table
 from pyasr.lang.lang_dirs.lang_dir import LangDir
 from pyasr.nn.networks.acoustic import load_scorer
 from pyasr.nn.networks.layered import LayeredNetwork
+from pyasr.sequence.lfmmi import leaky_hmm
 from pyasr.sequence.lfmmi.chain import AlignedPhones
-from pyasr.sequence.lfmmi.lfmmi import leaky_hmm
 from pyasr.train.sgd.learner import Learner
 
 NETWORK = "tdnn splice=-1..1 dim=32\ntdnn splice=-1..1 dim=32 stride=3\ntdnn splice=-1..1 dim=32"

@@ -10,7 +10,8 @@ from pyasr.nn.layers import natural_gradient, preconditioned_layers
 from pyasr.nn.layers.preconditioned_layers import NaturalGradientOptions
 from pyasr.nn.networks import rbm
 from pyasr.nn.networks.layered import parse_line, read_network
-from pyasr.sequence.lfmmi.lfmmi import LfMmiOptions, chain, denominator_graph
+from pyasr.sequence.lfmmi import chain, denominator_graph
+from pyasr.sequence.lfmmi.lfmmi import LfMmiOptions
 from pyasr.sequence.lfmmi.phone_lm import PhoneLmOptions
 from pyasr.sequence.lfmmi.supervision import ToleranceOptions
 from pyasr.train.data.input_transform import InputTransformOptions
