@@ -48,7 +48,8 @@ class Kernel:
 
     @functools.cached_property
     def _inner(self):
-        """numba's dispatcher for calls by compiled code, which need no wrapper that converts Python's objects."""
+        """numba's dispatcher for calls by compiled code, without the wrapper that converts Python's
+        objects."""
         return self._new_dispatcher(no_cfunc_wrapper=True, no_cpython_wrapper=True)
 
     @property
