@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pyasr.base.compiled.copies import copy_into
 from pyasr.base.compiled.kernels import njit
 
 INSERTION_COST, DELETION_COST, SUBSTITUTION_COST = 3, 3, 4
@@ -140,5 +141,6 @@ def _count(ref, hyp):
 def _count_many(refs, ref_ends, hyps, hyp_ends):
     counts = np.empty((len(ref_ends) - 1, 4), np.int64)
     for k in range(len(counts)):
-        counts[k] = _count(refs[ref_ends[k] : ref_ends[k + 1]], hyps[hyp_ends[k] : hyp_ends[k + 1]])
+        of_pair = _count(refs[ref_ends[k] : ref_ends[k + 1]], hyps[hyp_ends[k] : hyp_ends[k + 1]])
+        copy_into(counts[k], 0, of_pair)
     return counts

@@ -1,6 +1,5 @@
 """Load kernels from numba's cache without filling the registries of its compiler, which takes more CPU time
-than loading most kernels, and without the code that is needed only to compile other kernels. Compiled kernels
-are passed on to `kernel_objects`.
+than loading most kernels. Compiled kernels are passed on to `kernel_objects`.
 
 Importing this module imports numba.
 """
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import numba
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
-from numba.core.codegen import JITCodeLibrary, ll
+from numba.core.codegen import JITCodeLibrary
 from numba.core.runtime import rtsys
 from numba.cpython import hashing  # noqa: F401  adds symbols that compiled code may refer to
 
@@ -23,11 +22,8 @@ _OF_HASHES = b"_numba_hashsecret_"  # symbols whose values differ between proces
 
 
 class LoadedLibrary(JITCodeLibrary):
-    """The library of one function. If it comes from the cache, its bitcode is parsed when another function is
-    linked with it."""
-
-    _bitcode = b""
-    _shared_module: ll.ModuleRef | None
+    """The library of one function. If it comes from the cache, it has object code only: compiled functions
+    call kernels that are compiled with them (`Kernel._inner`)."""
 
     @classmethod
     def _unserialize(cls, codegen, state):
@@ -35,26 +31,11 @@ class LoadedLibrary(JITCodeLibrary):
         if kind != "object":
             return super()._unserialize(codegen, state)
         library = codegen.create_library(name)
-        code, library._bitcode = data
+        code, _ = data
         library.enable_object_caching()
         library._set_compiled_object(code)
         library._finalize_final_module()
         return library
-
-    def _parse(self) -> None:
-        if self._bitcode and self._shared_module is None:
-            self._shared_module = ll.parse_bitcode(self._bitcode)
-            self._codegen._engine._load_defined_symbols(self._shared_module)
-
-    def _get_module_for_linking(self):
-        self._parse()
-        return super()._get_module_for_linking()
-
-    def get_pointer_to_function(self, name: str) -> int:
-        """Address of a function of this library; 0 if there is none of this name."""
-        if not self._codegen._engine.is_symbol_defined(name):
-            self._parse()
-        return super().get_pointer_to_function(name)
 
 
 class _LoadingImpl(CompileResultCacheImpl):

@@ -38,21 +38,31 @@ class Kernel:
 
     @functools.cached_property
     def _dispatcher(self):
-        import numba
-
+        """numba's dispatcher for calls by Python."""
         from pyasr.base.compiled.kernel_loading import LoadingCache
 
-        dispatcher = numba.njit(**{**self._options, "cache": False})(self._function)
+        dispatcher = self._new_dispatcher(no_cfunc_wrapper=True)
         if self._options.get("cache"):
             dispatcher._cache = LoadingCache(self._function)
         return dispatcher
+
+    @functools.cached_property
+    def _inner(self):
+        """numba's dispatcher for calls by compiled code, without the wrapper that converts Python's
+        objects."""
+        return self._new_dispatcher(no_cfunc_wrapper=True, no_cpython_wrapper=True)
 
     @property
     def _numba_type_(self):
         """numba's type of this kernel, for calls by compiled code."""
         import numba
 
-        return numba.typeof(self._dispatcher)
+        return numba.typeof(self._inner)
+
+    def _new_dispatcher(self, **options):
+        import numba
+
+        return numba.njit(**{**self._options, "cache": False, **options})(self._function)
 
     def __call__(self, *arguments, **keywords):
         if keywords:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pyasr.base.compiled.copies import copy_into
 from pyasr.base.compiled.kernels import njit
 from pyasr.decode.lattices.compact_lattice import CompactLattice, compact_from_arcs
 from pyasr.decode.lattices.lattice import Lattice, from_arcs
@@ -105,7 +106,7 @@ def _compact_words(arc_offsets, targets, words, arcs, finals):
         string = final_tids[final_offsets[s] : final_offsets[s + 1]]
         out[at], out[at + 1], out[at + 2] = final_graph[s], final_acoustic[s], len(string)
         at += 3
-        out[at : at + len(string)] = string
+        copy_into(out, at, string)
         at += len(string)
         out[at], out[at + 1] = arc_offsets[s + 1] - arc_offsets[s], 0
         at += 2
@@ -117,7 +118,7 @@ def _compact_words(arc_offsets, targets, words, arcs, finals):
             out[at + 3] = acoustic[a]
             out[at + 4] = len(string)
             at += 5
-            out[at : at + len(string)] = string
+            copy_into(out, at, string)
             at += len(string)
             out[at] = targets[a]
             at += 1
@@ -205,14 +206,14 @@ def _unpack_compact(words, num_states, num_arcs, num_tids, num_final_tids):
     for s in range(num_states):
         finals[0, s], finals[1, s], size = words[at], words[at + 1], words[at + 2]
         final_offsets[s + 1] = final_offsets[s] + size
-        final_tids[final_offsets[s] : final_offsets[s + 1]] = words[at + 3 : at + 3 + size]
+        copy_into(final_tids, final_offsets[s], words[at + 3 : at + 3 + size])
         count = words[at + 3 + size]
         at += 5 + size
         for _ in range(count):
             size = words[at + 4]
             arcs[0, a], arcs[1, a], arcs[2, a], arcs[3, a] = s, words[at + 1], words[at + 2], words[at + 3]
             offsets[a + 1] = offsets[a] + size
-            tids[offsets[a] : offsets[a + 1]] = words[at + 5 : at + 5 + size]
+            copy_into(tids, offsets[a], words[at + 5 : at + 5 + size])
             arcs[4, a] = words[at + 5 + size]
             at += 6 + size
             a += 1

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pyasr.base.compiled.copies import copy_into
 from pyasr.base.compiled.kernels import njit
 from pyasr.decode.search.token_pruning import compact, final_extras, prune_back, prune_segment
 
@@ -84,7 +85,7 @@ def grown(pool, used, wanted):
     if used + wanted <= len(pool):
         return pool
     larger = np.empty(max(2 * len(pool), used + wanted), pool.dtype)
-    larger[:used] = pool[:used]
+    copy_into(larger, 0, pool[:used])
     return larger
 
 

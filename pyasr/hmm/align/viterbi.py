@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pyasr.base.cli.options import option
+from pyasr.base.compiled.copies import copy_into
 from pyasr.base.compiled.kernels import njit
 from pyasr.hmm.graphs.training_graphs import TrainingGraph
 from pyasr.hmm.model.gmm import AmDiagGmm
@@ -114,7 +115,7 @@ def _search(num_frames, likelihoods, scale, beam, tid_costs, graph):
             best = max(best, tokens[k].score)
         if end + num_nodes > len(tokens):
             larger = np.empty(2 * len(tokens) + num_nodes, _TOKEN)
-            larger[:end] = tokens[:end]
+            copy_into(larger, 0, tokens[:end])
             tokens = larger
         new = end
         for k in range(begin, end):

@@ -18,7 +18,10 @@ def select(matrix, offsets, pdfs):
         new_offsets[i + 1] = new_offsets[i] + offsets[pdfs[i] + 1] - offsets[pdfs[i]]
     rows = np.empty((new_offsets[-1], matrix.shape[1]), np.float32)
     for i in range(len(pdfs)):
-        rows[new_offsets[i] : new_offsets[i + 1]] = matrix[offsets[pdfs[i]] : offsets[pdfs[i] + 1]]
+        first, new = offsets[pdfs[i]], new_offsets[i]
+        for j in range(new_offsets[i + 1] - new):
+            for k in range(matrix.shape[1]):
+                rows[new + j, k] = matrix[first + j, k]
     return rows, new_offsets
 
 

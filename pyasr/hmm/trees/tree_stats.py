@@ -235,7 +235,8 @@ def sums_by(sums: np.ndarray, index: np.ndarray, size: int) -> np.ndarray:
 @njit(nogil=True, cache=True)
 def _add_rows(rows, index, out):
     for i in range(len(rows)):
-        out[index[i]] += rows[i]
+        for j in range(rows.shape[1]):
+            out[index[i], j] += rows[i, j]
 
 
 @njit(nogil=True, cache=True)

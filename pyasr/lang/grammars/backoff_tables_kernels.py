@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pyasr.base.compiled.copies import copy_into
 from pyasr.base.compiled.kernels import njit
 
 _UNKNOWN, _ORPHAN = -2, -1
@@ -227,9 +228,9 @@ def sort_arcs(lm, first, last, costs, first_arc):
         if rising:
             continue
         order = np.argsort(lm.words[begin:end])
-        lm.words[begin:end] = lm.words[begin:end][order]
-        lm.targets[begin:end] = lm.targets[begin:end][order]
-        costs[begin - first_arc : end - first_arc] = costs[begin - first_arc : end - first_arc][order]
+        copy_into(lm.words, begin, lm.words[begin:end][order])
+        copy_into(lm.targets, begin, lm.targets[begin:end][order])
+        copy_into(costs, begin - first_arc, costs[begin - first_arc : end - first_arc][order])
         for a in range(begin + 1, end):
             if lm.words[a - 1] == lm.words[a]:
                 return state, lm.words[a]

@@ -80,17 +80,14 @@ def run():
     return outer({name}(4))
 """
 OF_CACHE = """
-import sys, llvmlite.binding, numpy as np
+import sys, numpy as np
 from kept import norms, of_row
 from pyasr.base.compiled.kernels import njit
-parsed, parse = [], llvmlite.binding.parse_bitcode
-llvmlite.binding.parse_bitcode = lambda code: parsed.append(code) or parse(code)
 rows = np.array([[3.0, 4.0], [6.0, 8.0]])
 print(of_row(rows[0]), "numba.np.npyimpl" in sys.modules)
 print(norms(rows, ("a", "b")))
 if sys.argv[1:]:
-    before = len(parsed)
-    print(before, njit()(lambda row: of_row(row) + 1.0)(rows[1]), len(parsed) > before)
+    print(njit()(lambda row: of_row(row) + 1.0)(rows[1]))
 """
 KEPT = """
 import numpy as np
@@ -115,8 +112,8 @@ def norms(rows, names):
 
 
 def test_cached_kernels_load_without_compiler(tmp_path, monkeypatch):
-    """Also those with dictionaries, random numbers and hashes of strings, which use numba's runtime. Their
-    bitcode is parsed when another kernel that calls them is compiled."""
+    """Also those with dictionaries, random numbers and hashes of strings, which use numba's runtime. Another
+    kernel that calls a loaded one can be compiled."""
     (tmp_path / "kept.py").write_text(KEPT)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
@@ -125,7 +122,7 @@ def test_cached_kernels_load_without_compiler(tmp_path, monkeypatch):
         for words in ([], ["another"])
     )
     assert first.stdout == "5.0 True\n([5.0, 10.0], 2, True)\n", first.stderr
-    assert second.stdout == "5.0 False\n([5.0, 10.0], 2, True)\n0 11.0 True\n", second.stderr
+    assert second.stdout == "5.0 False\n([5.0, 10.0], 2, True)\n11.0\n", second.stderr
 
 
 TWO = """
@@ -140,13 +137,14 @@ def four_times(x):
     return twice(twice(x))
 """
 AT_ONCE = """
-import sys, time, numba
+import sys, time
 from pathlib import Path
 from kept import four_times, twice
+import numba
 Path(sys.argv[1]).touch()
 while not Path("go").exists():
     time.sleep(0.01)
-assert four_times(3) == 12
+assert four_times(3) == 12 and twice(3) == 6
 print(sum(sum(kernel.stats.cache_misses.values()) for kernel in (four_times, twice)))
 """
 
