@@ -95,6 +95,12 @@ def own_locks(tmp_path_factory):
     os.environ["PYASR_LOCKS"] = str(tmp_path_factory.mktemp("locks"))
 
 
+@pytest.fixture
+def jobs_import_tests(monkeypatch) -> None:
+    """The jobs and ranks of a test can import the helper modules of all tests."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*map(str, HELPERS), os.environ["PYTHONPATH"]]))
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The repository."""

@@ -1,9 +1,7 @@
 """Communicators (and the ring all-reduce over MPI) against plain sums: single process, threads, and real MPI
 ranks."""
 
-import os
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,11 +22,8 @@ def test_threads_pass_all_checks(size):
     run_threads(size, check_all)
 
 
-def test_mpi_ranks_pass_all_checks(tmp_path, monkeypatch):
+def test_mpi_ranks_pass_all_checks(tmp_path, jobs_import_tests):
     """Groups of 1 to 8 real ranks; for strategies, shards have 10, 10, 3, 0 utterances, and so on."""
-    monkeypatch.setenv(
-        "PYTHONPATH", os.pathsep.join([*map(str, Path(__file__).parents[:3]), os.environ["PYTHONPATH"]])
-    )
     run_ranks(JobOptions(), tmp_path / "comm.log", "rank_workers:everything_in_groups", JobOptions(), 8)
 
 

@@ -1,8 +1,5 @@
 """Parameters sent in 16 bits: against float32 runs and numpy's rounding; conserved quantities."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -295,10 +292,7 @@ def test_every_payload_type_is_an_option():
     assert tuple(PAYLOAD_TYPES) == PAYLOADS
 
 
-def test_mpi_gives_same_bits_as_threads(tmp_path, monkeypatch):
-    monkeypatch.setenv(
-        "PYTHONPATH", os.pathsep.join([*map(str, Path(__file__).parents[:3]), os.environ["PYTHONPATH"]])
-    )
+def test_mpi_gives_same_bits_as_threads(tmp_path, jobs_import_tests):
     run_ranks(
         JobOptions(),
         tmp_path / "ranks.log",

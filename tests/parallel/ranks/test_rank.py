@@ -17,12 +17,7 @@ from pyasr.base.errors import UserError
 from pyasr.base.log import setup
 from pyasr.cluster.ranks.jobs import RankLost, Recovery, run_ranks
 
-
-@pytest.fixture(autouse=True)
-def workers_on_path(monkeypatch):
-    monkeypatch.setenv(
-        "PYTHONPATH", os.pathsep.join([*map(str, Path(__file__).parents[:3]), os.environ["PYTHONPATH"]])
-    )
+pytestmark = pytest.mark.usefixtures("jobs_import_tests")
 
 
 def run(function, directory, num_ranks=3, recovery=Recovery()):

@@ -1,9 +1,7 @@
 """Pretraining RBM by RBM, on virtual and on MPI ranks; networks that start from the result; files that do not
 fit."""
 
-import os
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -95,13 +93,9 @@ def test_mean_activation_over_ranks(trained):
         torch.testing.assert_close(mean.double(), h.mean(0), atol=1e-6, rtol=0)
 
 
-def test_mpi_ranks_mixing_every_minibatch_equal_one_rank(tmp_path, monkeypatch):
+def test_mpi_ranks_mixing_every_minibatch_equal_one_rank(tmp_path, monkeypatch, jobs_import_tests):
     """With two and three ranks. The mean of momenta is the momentum of the mean; samples do not depend on the
     rank."""
-    monkeypatch.setenv(
-        "PYTHONPATH",
-        os.pathsep.join(map(str, Path(__file__).parents[:3])) + os.pathsep + os.environ.get("PYTHONPATH", ""),
-    )
     run_ranks(
         JobOptions(), tmp_path / "log" / "x.log", "toy_dbn:period_one", JobOptions(cmd=str(tmp_path)), 3
     )
