@@ -56,7 +56,7 @@ run_tests() { python -m pytest -n "$((cores + 2))" "${spread[@]}" "$@"; }
 
 # What is numeric of tensor, nn, sequence and train, as a processor without AVX-512 sees it.
 run_as_avx2() {
-  local numeric=(tests/tensor tests/nn tests/sequence/test_ctc.py tests/sequence/test_lfmmi.py)
+  local numeric=(tests/tensor tests/nn tests/sequence/test_ctc.py tests/sequence/lfmmi/test_lfmmi.py)
   for name in components input_transform learner lfmmi_criterion trainer rbm_learner resume rows saturated_lstm; do
     numeric+=("$(find tests/train -name "test_$name.py")")
   done

@@ -137,7 +137,7 @@ class Ground:
 
 
 def run_in_forks(
-    jobs, arguments: list[str], log: Path, words: list[str], report: Path, meanwhile=None, more=None
+    jobs, arguments: list[str], log: Path, program: list[str], report: Path, meanwhile=None, more=None
 ) -> bool:
     """Replacement of `pyasr.cluster.ranks.jobs._run`: run the jobs of a request one by one in forks of this
     process, without a report."""
@@ -150,12 +150,14 @@ def run_in_forks(
             os.environ.update(more or {})
             os._exit(
                 _ended(
-                    lambda: job.main([*words[3:5], str(number)]) if name else rank.main([*words[5:-1], "1"])
+                    lambda: (
+                        job.main([*program[3:5], str(number)]) if name else rank.main([*program[5:-1], "1"])
+                    )
                 )
             )
         _, wait_status, usage = os.wait4(pid, 0)
         write_status(
-            own_log, from_wait(number if name else 1, wait_status, usage, begin, " ".join(words), False)
+            own_log, from_wait(number if name else 1, wait_status, usage, begin, " ".join(program), False)
         )
         if wait_status:
             return False

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyasr.base.compiled.copies import copy_into
+from pyasr.base.compiled.array_copies import copy_into
 from pyasr.base.compiled.kernels import njit
 
 INSERTION_COST, DELETION_COST, SUBSTITUTION_COST = 3, 3, 4

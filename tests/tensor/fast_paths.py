@@ -259,7 +259,7 @@ def nonlinearities_of_an_lstm() -> Pairs:
     yield da[0, 0, 3 * size :] * 4, np.tanh(c[0, 0].astype(np.float64))
 
 
-@fast_path("sequence/leaky_hmm.py", 1e-4)
+@fast_path("sequence/lfmmi/leaky_hmm.py", 1e-4)
 def forward_backward() -> Pairs:
     from lfmmi_toys import chain_model, random_sequences
 

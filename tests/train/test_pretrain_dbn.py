@@ -126,7 +126,7 @@ def test_fine_tuning_starts_from_dbn(corpus, dbn, tmp_path, step, number, how):
         ),
         (
             [*SHAPE, "--activation", "sigmoid", "--splice-left", 3],
-            r"on another input \(splice_left: 1 -> 3\); give the same options",
+            r"with other input options \(splice_left: 1 -> 3\); give the same options",
         ),
     ],
 )

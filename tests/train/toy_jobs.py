@@ -26,6 +26,8 @@ from pyasr.train.minibatches.feature_codec import Plain
 from pyasr.train.minibatches.frames import FrameStore
 from pyasr.train.objectives.dnn_training import DnnTraining, make_network
 from pyasr.train.schedules import ScheduleOptions, make_schedule
+from pyasr.train.sgd.carried_states import CarriedCrossEntropy
+from pyasr.train.sgd.criterion import CrossEntropy
 from pyasr.train.sgd.learner import Learner, LearnerOptions
 from pyasr.train.sgd.network_seeds import initial_random, seed_dropout
 
@@ -84,10 +86,11 @@ def learner_of(
     options: DnnTraining, input_dim: int, comm, gradient_sum=None, num_pdfs: int = NUM_PDFS
 ) -> Learner:
     """A learner of the cross-entropy, as `train_rank` makes it."""
+    criterion = CarriedCrossEntropy() if options.over_time.carry_state else CrossEntropy()
     seed = options.loop.train_seed
     network = make_network(options, input_dim, num_pdfs, initial_random(seed))
     seed_dropout(seed, comm.rank)
-    return Learner(network, options.learner, comm.size, gradient_sum)
+    return Learner(network, options.learner, comm.size, gradient_sum, criterion)
 
 
 def training(

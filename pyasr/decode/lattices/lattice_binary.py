@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyasr.base.compiled.copies import copy_into
+from pyasr.base.compiled.array_copies import copy_into
 from pyasr.base.compiled.kernels import njit
 from pyasr.decode.lattices.compact_lattice import CompactLattice, compact_from_arcs
 from pyasr.decode.lattices.lattice import Lattice, from_arcs

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyasr.base.compiled.copies import copy_into
+from pyasr.base.compiled.array_copies import copy_into
 from pyasr.base.compiled.kernels import njit
 from pyasr.decode.search.token_pruning import compact, final_extras, prune_back, prune_segment
 

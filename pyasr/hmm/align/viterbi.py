@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pyasr.base.cli.options import option
-from pyasr.base.compiled.copies import copy_into
+from pyasr.base.compiled.array_copies import copy_into
 from pyasr.base.compiled.kernels import njit
 from pyasr.hmm.graphs.training_graphs import TrainingGraph
 from pyasr.hmm.model.gmm import AmDiagGmm

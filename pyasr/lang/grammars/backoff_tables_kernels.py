@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyasr.base.compiled.copies import copy_into
+from pyasr.base.compiled.array_copies import copy_into
 from pyasr.base.compiled.kernels import njit
 
 _UNKNOWN, _ORPHAN = -2, -1

@@ -24,8 +24,7 @@ from pyasr.train.minibatches.rows import Rows
 from pyasr.train.targets.soft_targets import SoftTable, keep_mass
 
 PROGRAM = """
-import resource, sys
-sys.path[:0] = [{tests!r}, {tests!r} + "/train"]
+import resource
 from pathlib import Path
 from toy_jobs import store, training, with_options
 from pyasr.parallel.communication.comm import SoloComm
@@ -156,9 +155,8 @@ def x_dim(job) -> int:
 
 
 def run_with(limit: str, directory: Path, **keywords):
-    tests = str(Path(__file__).parents[2])
     return subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(tests=tests, directory=str(directory), limit=limit)],
+        [sys.executable, "-c", PROGRAM.format(directory=str(directory), limit=limit)],
         capture_output=True,
         text=True,
         timeout=300,
@@ -166,7 +164,7 @@ def run_with(limit: str, directory: Path, **keywords):
     )
 
 
-def test_failing_allocation_is_reported(tmp_path):
+def test_failing_allocation_is_reported(tmp_path, jobs_import_tests):
     """The address space is limited, which the system's figure of free memory does not show."""
     limit = """
 size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + 300_000_000
@@ -176,7 +174,7 @@ resource.setrlimit(resource.RLIMIT_AS, (size, size))"""
     assert not list(tmp_path.glob("out/checkpoint*"))
 
 
-def test_cgroup_memory_limit_is_respected(tmp_path):
+def test_cgroup_memory_limit_is_respected(tmp_path, jobs_import_tests):
     """In a control group as Slurm creates it for a job, processes would be killed without a message."""
     group = (
         Path("/sys/fs/cgroup/memory" if Path("/sys/fs/cgroup/memory").exists() else "/sys/fs/cgroup")

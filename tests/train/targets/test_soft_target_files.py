@@ -314,9 +314,7 @@ def test_full_disk_gives_one_sentence(corpus, monkeypatch):
 
 
 PROGRAM = """
-import sys
 from pathlib import Path
-sys.path[:0] = {places!r}
 from test_soft_target_files import make_teacher, measured
 print(*measured(Path({directory!r})))
 """
@@ -337,11 +335,8 @@ def measured(directory: Path) -> tuple[float, float, float]:
     return peaks[1] - peaks[0], *sizes
 
 
-def test_memory_does_not_grow_with_utterances(tmp_path):
-    here = Path(__file__).parent
-    program = PROGRAM.format(
-        places=[str(here), str(here.parent), str(here.parents[1])], directory=str(tmp_path)
-    )
+def test_memory_does_not_grow_with_utterances(tmp_path, jobs_import_tests):
+    program = PROGRAM.format(directory=str(tmp_path))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     grown, few, many = map(float, done.stdout.split())
