@@ -70,7 +70,7 @@ class FixtureTimer:
         try:
             return (yield)
         finally:
-            if fixturedef.scope == "module":
+            if fixturedef.scope == "module" and fixturedef.baseid.endswith(".py"):
                 self._seconds[fixturedef.argname] = time.perf_counter() - begin
 
     @pytest.hookimpl(wrapper=True)
