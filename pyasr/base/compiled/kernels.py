@@ -41,7 +41,7 @@ class Kernel:
         """numba's dispatcher for calls by Python."""
         from pyasr.base.compiled.kernel_loading import LoadingCache
 
-        dispatcher = self._new_dispatcher(no_cfunc_wrapper=True)
+        dispatcher = self._new_dispatcher()
         if self._options.get("cache"):
             dispatcher._cache = LoadingCache(self._function)
         return dispatcher
@@ -50,7 +50,7 @@ class Kernel:
     def _inner(self):
         """numba's dispatcher for calls by compiled code, without the wrapper that converts Python's
         objects."""
-        return self._new_dispatcher(no_cfunc_wrapper=True, no_cpython_wrapper=True)
+        return self._new_dispatcher(no_cpython_wrapper=True)
 
     @property
     def _numba_type_(self):
@@ -59,10 +59,11 @@ class Kernel:
 
         return numba.typeof(self._inner)
 
-    def _new_dispatcher(self, **options):
+    def _new_dispatcher(self, no_cpython_wrapper: bool = False):
         import numba
 
-        return numba.njit(**{**self._options, "cache": False, **options})(self._function)
+        options = {**self._options, "cache": False, "no_cfunc_wrapper": True}
+        return numba.njit(**options, no_cpython_wrapper=no_cpython_wrapper)(self._function)
 
     def __call__(self, *arguments, **keywords):
         if keywords:
