@@ -46,6 +46,7 @@ class DnnRank(OnFrames[TrainSpec]):
     """A feed-forward network, or the network of --network, that learns the pdfs of frames.
 
     make_shard, limit  functions with the parameters of their defaults, see `FrameSource`
+    counts             frames of each pdf in the training and held-out data, int64 (num_pdfs,)
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class DnnRank(OnFrames[TrainSpec]):
         self.make_shard, self.limit = make_shard, limit
         self.of_any_size = spec.training.over_time.carry_state
         self.dbn = load_dbn(spec.dbn / DBN_FILE) if spec.dbn else None
+        self.counts = self.targets.counts()
 
     def source(self) -> FrameSource:
         """The frames with their pdfs or a teacher's targets, normalised like the DBN if there is one."""
@@ -81,7 +83,7 @@ class DnnRank(OnFrames[TrainSpec]):
         options, corpus, targets = self.options, self.corpus, self.targets
         fixed = FixedParts(
             estimate_transform(corpus.training, targets.num_pdfs, options.transform, self.comm),
-            presoftmax_scales(targets.counts(), options.priors.presoftmax_power),
+            presoftmax_scales(self.counts, options.priors.presoftmax_power),
         )
         random = initial_random(options.loop.train_seed)
         network = make_network(options, corpus.input_dim, targets.num_pdfs, random, fixed)
@@ -99,8 +101,7 @@ class DnnRank(OnFrames[TrainSpec]):
         size, seed = options.sample.sample_frames, options.loop.train_seed
         self.sample = draw_sample(self.corpus.training, size, comm, seed) if options.uses_sample else None
         recent = RecentModels(self.spec.out / MODELS, options.combine, comm)
-        counts = self.targets.counts()
-        job.growth = make_growth(options, counts, job.schedule, self.strategy, self.sample, recent)
+        job.growth = make_growth(options, self.counts, job.schedule, self.strategy, self.sample, recent)
         job.one_learner = OneLearner(self.strategy) if options.saving.save_learner else None
         job.run()
         if self.sample and options.combine.combine != "none":
@@ -108,7 +109,7 @@ class DnnRank(OnFrames[TrainSpec]):
 
     def log_priors(self, network: Network) -> torch.Tensor:
         """The priors that --priors names."""
-        return decoding_priors(self.options.priors, network, counts=self.targets.counts(), sample=self.sample)
+        return decoding_priors(self.options.priors, network, counts=self.counts, sample=self.sample)
 
     def finish(self, job: Trainer[Learner], data: JobData) -> None:
         """Write OUT/final.nnet, and OUT/learner with --save-learner."""
