@@ -39,6 +39,8 @@ _MIN_NOISE_S = 0.01  # a list of empty noises would never fill a recording
 class AugmentOptions:
     """Rooms, noises and names of the copies."""
 
+    heading = "noise"
+
     rir_list: Path | None = option(
         None,
         "list of room impulse responses, as written by utils/simulate_rirs.py or Kaldi",
@@ -53,46 +55,39 @@ class AugmentOptions:
         heading="reverberation",
     )
     fg_noise: Path | None = option(
-        None, "list or data directory of foreground noises, added one after the other", heading="noise"
+        None, "list or data directory of foreground noises, added one after the other"
     )
     fg_snrs: str = option(
         "20:15:10:5:0",
         "signal-to-noise ratios in dB, of which one is drawn for each foreground noise",
         only=if_set("fg-noise"),
-        heading="noise",
     )
     fg_interval: float = option(
         0.0,
         "seconds between the end of a foreground noise and the next",
         minimum=0.0,
         only=if_set("fg-noise"),
-        heading="noise",
     )
     bg_noise: Path | None = option(
-        None, "list or data directory of background noises, added to the whole recording", heading="noise"
+        None, "list or data directory of background noises, added to the whole recording"
     )
     bg_snrs: str = option(
         "20:15:10:5:0",
         "signal-to-noise ratios in dB, of which one is drawn for each background noise",
         only=if_set("bg-noise"),
-        heading="noise",
     )
     num_bg_noises: str = option(
         "1",
         "numbers of simultaneous background noises, of which one is drawn for each recording",
         only=if_set("bg-noise"),
-        heading="noise",
     )
     num_babble: str = option(
-        "",
-        "numbers of other speakers to mix in, such as 3:4:5:6:7, of which one is drawn; empty: no babble",
-        heading="noise",
+        "", "numbers of other speakers to mix in, such as 3:4:5:6:7, of which one is drawn; empty: no babble"
     )
     babble_snrs: str = option(
         "20:17:15:13",
         "signal-to-noise ratios in dB, of which one is drawn for each babble speaker",
         only=if_set("num-babble"),
-        heading="noise",
     )
     num_replications: int = option(1, "number of copies of each utterance", minimum=1, heading="copies")
     include_original_data: bool = option(False, "include the original utterances, too", heading="copies")

@@ -36,24 +36,15 @@ _SHORTEST_HALF_S = 1.0
 class VadOptions:
     """Detection of speech, and its conversion to segments."""
 
-    vad_energy_threshold: float = option(
-        5.5, "constant term of the threshold on log energy", heading="speech detection"
-    )
+    heading = "speech detection"
+
+    vad_energy_threshold: float = option(5.5, "constant term of the threshold on log energy")
     vad_energy_mean_scale: float = option(
-        0.5,
-        "factor on the mean log energy of the recording in the threshold",
-        minimum=0.0,
-        heading="speech detection",
+        0.5, "factor on the mean log energy of the recording in the threshold", minimum=0.0
     )
-    vad_frames_context: int = option(
-        2, "number of frames on each side that a decision considers", minimum=0, heading="speech detection"
-    )
+    vad_frames_context: int = option(2, "number of frames on each side that a decision considers", minimum=0)
     vad_proportion_threshold: float = option(
-        0.12,
-        "minimum fraction of loud frames within the context",
-        minimum=0.0,
-        maximum=1.0,
-        heading="speech detection",
+        0.12, "minimum fraction of loud frames within the context", minimum=0.0, maximum=1.0
     )
     min_silence_s: float = option(
         0.5,

@@ -73,11 +73,12 @@ class RescoreSpec:
 class LstmRescoreOptions(RescoreOptions, DeviceOptions):
     """Options of rescoring with an LSTM language model."""
 
+    heading = "search"
+
     ngram_order: int = option(
         4,
         "merge histories that agree in their last n - 1 words; 1: merge all histories of a state",
         minimum=1,
-        heading="search",
     )
     lstm_weight: float | None = option(
         None,
@@ -88,11 +89,9 @@ class LstmRescoreOptions(RescoreOptions, DeviceOptions):
         common=True,
     )
     rescore_beam: float = option(
-        8.0, "drop histories whose cost exceeds the best by more than this", minimum=0.0, heading="search"
+        8.0, "drop histories whose cost exceeds the best by more than this", minimum=0.0
     )
-    acoustic_scale: float = option(
-        0.1, "scale of acoustic costs for --rescore-beam", minimum=0.0, heading="search"
-    )
+    acoustic_scale: float = option(0.1, "scale of acoustic costs for --rescore-beam", minimum=0.0)
 
 
 @dataclass(frozen=True)

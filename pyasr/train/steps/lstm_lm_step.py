@@ -14,6 +14,8 @@ from pyasr.nn.device import DeviceOptions
 class LstmLmOptions(TextOptions, SeedOptions, DeviceOptions):
     """The network and its training."""
 
+    heading = "optimisation"
+
     dim: int = option(
         200, "dimension of word vectors and number of cells per layer", minimum=1, heading="network"
     )
@@ -25,20 +27,12 @@ class LstmLmOptions(TextOptions, SeedOptions, DeviceOptions):
         maximum=0.9,
         heading="network",
     )
-    minibatch: int = option(256, "words and sentence ends per minibatch", minimum=1, heading="optimisation")
-    learning_rate: float = option(
-        0.003, "initial learning rate of Adam", minimum=0.0, heading="optimisation", common=True
-    )
-    num_epochs: int = option(
-        40, "maximum number of passes over the text", minimum=1, heading="optimisation", common=True
-    )
+    minibatch: int = option(256, "words and sentence ends per minibatch", minimum=1)
+    learning_rate: float = option(0.003, "initial learning rate of Adam", minimum=0.0, common=True)
+    num_epochs: int = option(40, "maximum number of passes over the text", minimum=1, common=True)
     start_halving_gain: float = option(
-        0.002,
-        "relative gain of the held-out loss below which the rate is halved after every epoch",
-        heading="optimisation",
+        0.002, "relative gain of the held-out loss below which the rate is halved after every epoch"
     )
     end_halving_gain: float = option(
-        0.0005,
-        "relative gain of the held-out loss below which the training ends while halving",
-        heading="optimisation",
+        0.0005, "relative gain of the held-out loss below which the training ends while halving"
     )
