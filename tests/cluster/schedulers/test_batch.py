@@ -14,7 +14,6 @@ from pyasr.base.cli.job_options import JobOptions, RankJobOptions
 from pyasr.base.errors import UserError
 from pyasr.cluster.ranks.jobs import RankLost, Recovery, run_ranks
 from pyasr.cluster.runner.command_line import parse_request
-from pyasr.cluster.runner.mpi import ROOT
 from pyasr.cluster.runner.status import JobStatus, read_status, write_status
 from pyasr.cluster.schedulers import batch
 from pyasr.cluster.schedulers.batch import BatchRunner, script, script_path, submission
@@ -338,12 +337,13 @@ def test_jobs_of_another_cluster_are_queried_and_cancelled_there(slurm_pl, tmp_p
     }
 
 
-def test_restarted_ranks_are_not_confused_with_earlier_ones(slurm_pl, tmp_path, monkeypatch):
+def test_restarted_ranks_are_not_confused_with_earlier_ones(
+    slurm_pl, tmp_path, monkeypatch, jobs_import_tests
+):
     """They are not reported as silent, even if the new job runs longer than the timeout, and the last words
     of the earlier ranks are not used."""
     begin_slurm_of_processes(tmp_path / "bin")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
-    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'tests' / 'parallel'}:{os.environ['PYTHONPATH']}")
     function = "rank_workers:asked_to_end_and_lost_before_an_error"
     recovery = Recovery(RankJobOptions(max_restarts=1, rank_timeout=5.0))
     with pytest.raises(UserError, match="data/train/utt2spk: no such file") as caught:
