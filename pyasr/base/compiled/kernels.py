@@ -16,6 +16,8 @@ from types import FunctionType, NoneType
 
 import numpy as np
 
+from pyasr.base.compiled.imports import without_collection
+
 _LAYOUT = 0x1 | 0x2 | 0x100 | 0x400  # NPY_ARRAY_C_CONTIGUOUS, F_CONTIGUOUS, ALIGNED, WRITEABLE
 _SCALARS = (int, float, complex, bool, NoneType)
 _LOADING = threading.RLock()
@@ -98,9 +100,12 @@ class Kernel:
     def _compile(self, kinds: tuple, arguments: tuple) -> Callable:
         """The kernel for arguments of these kinds, compiled or loaded by numba; writes its file."""
         from pyasr.base.compiled import kernel_objects
-        from pyasr.base.compiled.kernel_loading import compiled_object
 
-        if kernel_objects.are_used() and (compiled := compiled_object(self._dispatcher, arguments)):
+        with without_collection():  # it takes a tenth of the time
+            from pyasr.base.compiled.kernel_loading import compiled_object
+
+            compiled = compiled_object(self._dispatcher, arguments) if kernel_objects.are_used() else None
+        if compiled:
             kernel_objects.write(self._function, kinds, compiled)
         self._by_kinds[kinds] = self._dispatcher
         return self._dispatcher
