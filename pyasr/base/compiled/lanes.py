@@ -1,4 +1,5 @@
-"""Vectors of LANES float64 numbers in compiled functions, for kernels that process so many frames side by side.
+"""Vectors of LANES float64 numbers in compiled functions, for kernels that process so many frames side by
+side.
 
 LLVM vectorises a loop over lanes only if it can prove that arrays do not overlap. These vectors are always in
 vector registers, of any width that the processor has. No operation is contracted or reordered, so results
@@ -170,9 +171,7 @@ def _of_columns(lanes) -> dict[str, Callable]:
                 place = builder.gep(starts, [builder.add(first, first.type(lane))])
                 begin = builder.add(builder.load(place), shift)
                 rows.append(_read(builder, _address(context, builder, sig.args[0], array, begin)))
-            vectors = [
-                builder.fpext(row, _vector(ir.DoubleType())) for row in _transposed(builder, rows)
-            ]
+            vectors = [builder.fpext(row, _vector(ir.DoubleType())) for row in _transposed(builder, rows)]
             return context.make_tuple(builder, sig.return_type, vectors)
 
         return columns(array, begins, types.intp, types.intp), read

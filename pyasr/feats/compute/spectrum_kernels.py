@@ -7,17 +7,17 @@ The spectrum of a frame of M real samples x is computed from that of N = M / 2 c
     2 X[N - k] = conj(Z[k] + conj Z[N - k] + j v^k (Z[k] - conj Z[N - k]))
     X[0] = Re Z[0] + Im Z[0],   X[N] = Re Z[0] - Im Z[0]
 
-Z is computed in place by decimation in frequency. A pass replaces each section of S elements by four sections of
-S / 4, with w = exp(-2 pi j / S) and r = 0 .. 3,
+Z is computed in place by decimation in frequency. A pass replaces each section of S elements by four sections
+of S / 4, with w = exp(-2 pi j / S) and r = 0 .. 3,
 
     y_r[i] = w^(r i) sum_{q=0..3} (-j)^(q r) x[i + q S / 4],     i < S / 4
 
-which contain every fourth element of the spectrum, from the r-th on. The last pass is over pairs if N is not a
-power of four. Reference: J. W. Cooley, J. W. Tukey, "An algorithm for the machine calculation of complex Fourier
-series", Mathematics of Computation 19 (1965).
+which contain every fourth element of the spectrum, from the r-th on. The last pass is over pairs if N is not
+a power of four. Reference: J. W. Cooley, J. W. Tukey, "An algorithm for the machine calculation of complex
+Fourier series", Mathematics of Computation 19 (1965).
 
-Row i of the workspace, LANES numbers, is sample i of each frame: real and imaginary parts take turns. Every frame
-is computed in the same order, so its features do not depend on its place among others.
+Row i of the workspace, LANES numbers, is sample i of each frame, so real and imaginary parts take turns. The
+spectrum of a frame does not depend on its place among others.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Plan(NamedTuple):
     """Tables of the computation for one kind of frames.
 
     window       (size,), float64, times 1/2
-    twiddles     (number, 6): real and imaginary parts of w^i, w^2i and w^3i, for all i of a pass, in the order
-                 of passes with S > 4
+    twiddles     (number, 6): real and imaginary parts of w^i, w^2i and w^3i for all i of a pass, for the
+                 passes with S > 4
     unpacking    (N / 2, 2): v^k
     places       (N,): the element of the workspace where Z[k] begins
     filter_ends  (num_filters,): where the weights of a filter end in the next two
