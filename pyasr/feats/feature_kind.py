@@ -24,12 +24,14 @@ class FeatureKind:
     options   options, a frozen dataclass with the groups `frame`, `utterance` and `pitch` and with `dim`, the
               number of columns without those of pitch
     power     True: computed from the power spectrum; False: from the magnitude
+    logarithms  `columns` gets ln max(E, eps) instead of the energies E
     place     the columns that `columns` returns
     energy    the column of the log energy, for which `options` has `energy_floor`; None: there is none
     """
 
     name = title = ""
     power = True
+    logarithms = False
     place = slice(None)
     energy: int | None = None
 

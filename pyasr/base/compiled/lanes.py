@@ -2,11 +2,12 @@
 side.
 
 LLVM vectorises a loop over lanes only if it can prove that arrays do not overlap. These vectors are always in
-vector registers, of any width that the processor has. No operation is contracted or reordered, so results
-have the same bits on all processors.
+vector registers, of any width that the processor has. No operation is reordered, and only those of `fused` are
+contracted, so results have the same bits on all processors that have fused operations (x86 with AVX2 or
+AVX-512, ARM).
 
     a, b = load_lanes(array, 0), load_lanes(array, LANES)
-    store_lanes(array, 0, a + 0.5 * b)             # +, -, *, / of two vectors, or of a vector and a number
+    store_lanes(array, 0, a + 0.5 * b)             # +, -, *, / of two vectors, or of a vector and a number; -a
 
 Indices are not checked, and negative ones do not count from the end.
 """
@@ -53,8 +54,18 @@ def zero_lanes():
 
 
 @LaneFunction
+def fused(factor, other, term):
+    """factor * other + term, rounded once if the processor can; `other` is a vector or a number."""
+
+
+@LaneFunction
 def sqrt_lanes(lanes):
     """The square roots of the elements."""
+
+
+@LaneFunction
+def prefetch(array, index):
+    """Begin to load the cache line of this element of `array` (N,) into the processor's cache."""
 
 
 @LaneFunction
@@ -121,6 +132,12 @@ def _lanes_type():
     define(operator.sub, "fsub")
     define(operator.mul, "fmul")
     define(operator.truediv, "fdiv")
+
+    @infer_global(operator.neg)
+    class Negation(ConcreteTemplate):
+        cases = [signature(lanes, lanes)]
+
+    lower_builtin(operator.neg, lanes)(lambda context, builder, sig, values: builder.fneg(values[0]))
     return lanes
 
 
@@ -144,15 +161,32 @@ def _of_vectors(lanes) -> dict[str, Callable]:
     def zero(context):
         return lanes(), lambda context, builder, sig, values: ir.Constant(_vector(ir.DoubleType()), None)
 
-    def root(context, vector):
+    def fuse(context, factor, other, term):
         def call(context, builder, sig, values):
-            kind = ir.FunctionType(values[0].type, [values[0].type])
-            name = f"llvm.sqrt.v{LANES}f64"
-            return builder.call(builder.module.declare_intrinsic(name, fnty=kind), values)
+            factor, other, term = values
+            vector = other if sig.args[1] == lanes else _equal(builder, other)
+            return _called(builder, "fmuladd", [factor, vector, term])
 
-        return lanes(lanes), call
+        return lanes(lanes, lanes if other == lanes else types.float64, lanes), call
 
-    return {"load_lanes": load, "store_lanes": store, "zero_lanes": zero, "sqrt_lanes": root}
+    def root(context, vector):
+        return lanes(lanes), lambda context, builder, sig, values: _called(builder, "sqrt", values)
+
+    def fetch(context, array, index):
+        def call(context, builder, sig, values):
+            data = _elements(context, builder, sig.args[0], values[0])
+            address = builder.bitcast(builder.gep(data, [values[1]]), ir.IntType(8).as_pointer())
+            number = ir.IntType(32)
+            kind = ir.FunctionType(ir.VoidType(), [address.type, number, number, number])
+            to_read, keep, of_data = number(0), number(3), number(1)
+            function = builder.module.declare_intrinsic("llvm.prefetch.p0", fnty=kind)
+            builder.call(function, [address, to_read, keep, of_data])
+            return context.get_dummy_value()
+
+        return types.none(array, types.intp), call
+
+    names = "load_lanes", "store_lanes", "zero_lanes", "fused", "sqrt_lanes", "prefetch"
+    return dict(zip(names, (load, store, zero, fuse, root, fetch)))
 
 
 def _of_columns(lanes) -> dict[str, Callable]:
@@ -206,6 +240,17 @@ def _address(context, builder, kind, array, index):
     """Pointer to the vector that begins at an element of an array in C order."""
     place = builder.gep(_elements(context, builder, kind, array), [index])
     return builder.bitcast(place, _vector(place.type.pointee).as_pointer())
+
+
+def _called(builder, name: str, vectors: list):
+    """The result of a function of LLVM for vectors."""
+    from llvmlite import ir
+
+    kinds = [vector.type for vector in vectors]
+    function = builder.module.declare_intrinsic(
+        f"llvm.{name}.v{LANES}f64", fnty=ir.FunctionType(kinds[0], kinds)
+    )
+    return builder.call(function, vectors)
 
 
 def _read(builder, address):

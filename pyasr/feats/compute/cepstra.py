@@ -14,16 +14,7 @@ import math
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.feats.compute.log_kernels import floored_logs
-from pyasr.feats.compute.mel import EPSILON
 from pyasr.feats.options import MfccOptions, PlpOptions
-
-
-def log_energies(energies: np.ndarray) -> np.ndarray:
-    """L of energies of any shape."""
-    logs = np.empty(energies.shape)
-    floored_logs(energies.reshape(-1), EPSILON, logs.reshape(-1))
-    return logs
 
 
 def lifter(num_ceps: int, constant: float) -> np.ndarray:

@@ -65,7 +65,9 @@ class Extractor:
 
     def _make_spectrum(self, warp: float) -> KernelSpectrum | Spectrum:
         kind = self._kind
-        return spectrum_of(self.options.frame, kind.filters(warp), kind.power, kind.energy is not None)
+        return spectrum_of(
+            self.options.frame, kind.filters(warp), kind.power, kind.logarithms, kind.energy is not None
+        )
 
     def _dithered(
         self, waveforms: list[np.ndarray], keys: Sequence[str | int], seed: int

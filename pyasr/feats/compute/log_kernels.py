@@ -21,25 +21,22 @@ _TO_EXPONENT = 2.0**52 + 1023
 _LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def floored_logs(values, floor, out):
-    """Fill `out` (N,) with ln max(x, floor) of `values` (N,), float64; `floor` is at least 2.3e-308. NaN and
-    infinity remain."""
-    for i in range(len(values)):
-        x = floor if values[i] < floor else values[i]
-        bits = np.float64(x).view(np.uint64) + (_ONE_BITS - _ROOT_BITS)
-        exponent = np.uint64((bits >> _NUM_FRACTION_BITS) | _TWO_52_BITS).view(np.float64) - _TO_EXPONENT
-        f = np.uint64((bits & _FRACTION) + _ROOT_BITS).view(np.float64) - 1.0
-        half_square = 0.5 * f * f
-        s = f / (2.0 + f)
-        z = s * s
-        w = z * z
-        odd = w * (0.3999999999940941908 + w * (0.2222219843214978396 + w * 0.1531383769920937332))
-        even = z * (
-            0.6666666666666735130
-            + w * (0.2857142874366239149 + w * (0.1818357216161805012 + w * 0.1479819860511658591))
-        )
-        found = (
-            s * (half_square + (odd + even)) + exponent * _LN2_LOW - half_square + f + exponent * _LN2_HIGH
-        )
-        out[i] = found if x < np.inf else x
+@njit(nogil=True, error_model="numpy")
+def floored_log(x, floor):
+    """ln max(x, floor), float64, in a form that LLVM vectorises; `floor` is at least 2.3e-308. NaN and infinity
+    remain."""
+    x = floor if x < floor else x
+    bits = np.float64(x).view(np.uint64) + (_ONE_BITS - _ROOT_BITS)
+    exponent = np.uint64((bits >> _NUM_FRACTION_BITS) | _TWO_52_BITS).view(np.float64) - _TO_EXPONENT
+    f = np.uint64((bits & _FRACTION) + _ROOT_BITS).view(np.float64) - 1.0
+    half_square = 0.5 * f * f
+    s = f / (2.0 + f)
+    z = s * s
+    w = z * z
+    odd = w * (0.3999999999940941908 + w * (0.2222219843214978396 + w * 0.1531383769920937332))
+    even = z * (
+        0.6666666666666735130
+        + w * (0.2857142874366239149 + w * (0.1818357216161805012 + w * 0.1479819860511658591))
+    )
+    found = s * (half_square + (odd + even)) + exponent * _LN2_LOW - half_square + f + exponent * _LN2_HIGH
+    return found if x < np.inf else x

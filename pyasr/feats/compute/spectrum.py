@@ -27,7 +27,7 @@ from pyasr.feats.compute import spectrum_kernels
 from pyasr.feats.compute.mel import EPSILON
 from pyasr.feats.options import FrameOptions
 
-BLOCK_FRAMES = 256
+BLOCK_FRAMES = 512
 
 
 def window_function(options: FrameOptions) -> np.ndarray:
@@ -93,30 +93,38 @@ class FrameBuffer:
 
 
 def spectrum_of(
-    options: FrameOptions, weights: np.ndarray | None, power: bool, energy: bool
+    options: FrameOptions,
+    weights: np.ndarray | None,
+    power: bool = True,
+    logarithms: bool = False,
+    energy: bool = False,
 ) -> KernelSpectrum | Spectrum:
     """Computes weighted sums of the spectra of blocks of windowed frames.
 
-    weights  (fft_size / 2 + 1, num_columns): the filters; None: the power of each spectral line itself
-    power    power spectrum; False: magnitude
-    energy   whether the energies of frames are needed
+    weights     (fft_size / 2 + 1, num_columns): the filters; None: each spectral line itself
+    power       power spectrum; False: magnitude
+    logarithms  L instead of E
+    energy      whether the energies of frames are needed
     """
     if options.fft_size in spectrum_kernels.SIZES:
-        return KernelSpectrum(options, weights, power, energy)
-    return Spectrum(options, weights, power)
+        return KernelSpectrum(options, weights, power, logarithms, energy)
+    return Spectrum(options, weights, power, logarithms)
 
 
 class KernelSpectrum:
     """See `spectrum_of`; computes LANES frames side by side."""
 
-    def __init__(self, options: FrameOptions, weights: np.ndarray | None, power: bool, energy: bool):
+    def __init__(
+        self, options: FrameOptions, weights: np.ndarray | None, power: bool, logarithms: bool, energy: bool
+    ):
         self._plan = spectrum_kernels.plan_of(window_function(options), options.fft_size, weights)
         kind = spectrum_kernels.RAW_ENERGY if options.raw_energy else spectrum_kernels.WINDOWED_ENERGY
         self._steps = spectrum_kernels.Steps(
             options.remove_dc_offset,
-            options.preemphasis_coefficient,
-            power,
+            float(options.preemphasis_coefficient),
             kind if energy else spectrum_kernels.NO_ENERGY,
+            power,
+            logarithms,
         )
         num_columns = len(self._plan.filter_ends)
         self._work = spectrum_kernels.workspace(options.fft_size)
@@ -142,8 +150,8 @@ class KernelSpectrum:
 class Spectrum:
     """See `spectrum_of`; computes with numpy, for any size."""
 
-    def __init__(self, options: FrameOptions, weights: np.ndarray | None, power: bool):
-        self.options, self.power = options, power
+    def __init__(self, options: FrameOptions, weights: np.ndarray | None, power: bool, logarithms: bool):
+        self.options, self.power, self.logarithms = options, power, logarithms
         self.window = window_function(options)
         # the power of a spectral line is the sum of the squares of its real and imaginary part: both get the
         # line's weight
@@ -152,7 +160,11 @@ class Spectrum:
         self._centred = np.empty((BLOCK_FRAMES, options.window_size))
 
     def __call__(self, buffer: FrameBuffer, begin: int, end: int) -> np.ndarray:
-        """Weighted sums (end - begin, num_columns) of rows begin..end-1; at most BLOCK_FRAMES rows."""
+        """As of `KernelSpectrum`."""
+        sums = self._sums(buffer, begin, end)
+        return np.log(np.maximum(sums, EPSILON)) if self.logarithms else sums
+
+    def _sums(self, buffer: FrameBuffer, begin: int, end: int) -> np.ndarray:
         size, c = self.options.window_size, self.options.preemphasis_coefficient
         raw = buffer.frames(begin, end)
         mean = raw.mean(1, keepdims=True) if self.options.remove_dc_offset else 0.0

@@ -29,23 +29,29 @@ import numpy as np
 from pyasr.base.compiled.kernels import njit
 from pyasr.base.compiled.lanes import (
     LANES,
+    fused,
     load_columns,
     load_lanes,
+    prefetch,
     sqrt_lanes,
     store_columns,
     store_lanes,
     zero_lanes,
 )
+from pyasr.feats.compute.log_kernels import floored_log
+from pyasr.feats.compute.mel import EPSILON
 
 SIZES = tuple(2**i for i in range(7, 12))  # M for which the kernels are used
 NO_ENERGY, RAW_ENERGY, WINDOWED_ENERGY = range(3)
 _ROW_BYTES = 8 * LANES
+_LINE = 16  # samples of a cache line
 
 
 class Plan(NamedTuple):
     """Tables of the computation for one kind of frames.
 
-    window       (size,), float64, times 1/2
+    size         samples of a frame
+    window       (M,), float64, times 1/2, zeros after the first `size`
     twiddles     (number, 6): real and imaginary parts of w^i, w^2i and w^3i for all i of a pass, for the
                  passes with S > 4
     unpacking    (N / 2, 2): v^k
@@ -55,6 +61,7 @@ class Plan(NamedTuple):
     lines        (number,): the element of the workspace where the power of the line of a weight begins
     """
 
+    size: int
     window: np.ndarray
     twiddles: np.ndarray
     unpacking: np.ndarray
@@ -72,13 +79,19 @@ class Signal(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """What is done with a frame before and after the transform: `preemphasis` is c of `spectrum`, `energy`
-    one of NO_ENERGY, RAW_ENERGY, WINDOWED_ENERGY."""
+    """What is computed before and after the transform.
+
+    preemphasis  c of `spectrum`
+    energy       one of NO_ENERGY, RAW_ENERGY, WINDOWED_ENERGY
+    power        power spectrum; False: magnitude
+    logarithms   L instead of E
+    """
 
     remove_mean: bool
     preemphasis: float
-    power: bool
     energy: int
+    power: bool
+    logarithms: bool
 
 
 def plan_of(window: np.ndarray, fft_size: int, weights: np.ndarray | None) -> Plan:
@@ -89,7 +102,8 @@ def plan_of(window: np.ndarray, fft_size: int, weights: np.ndarray | None) -> Pl
     places = 2 * LANES * _order(num)
     line_places = np.append(places, places[0] + LANES)
     return Plan(
-        window / 2,
+        len(window),
+        np.append(window / 2, np.zeros(fft_size - len(window))),
         _twiddles(num),
         _parts(np.exp(-2j * np.pi / fft_size * np.arange(num // 2))[:, None]),
         places,
@@ -139,21 +153,23 @@ def weighted_sums(signal, plan, steps, work, sums, out, energies):
     """
     num_filters, flat = out.shape[1], out.reshape(-1)
     for begin in range(0, len(signal.begins), LANES):
-        mean = _read_frames(signal, begin, len(plan.window), work)
-        store_lanes(energies, begin, _window(plan.window, steps, mean, work))
-        for i in range(len(plan.window) * LANES, len(work)):
-            work[i] = 0.0
-        _transform(plan.twiddles, work)
+        mean = _read_frames(signal, begin, plan.size, steps.remove_mean, work)
+        _prefetch_frames(signal, begin, plan.size)
+        store_lanes(energies, begin, _first_pass(plan, steps, mean, work))
+        _later_passes(plan.twiddles, work)
         _unpack(plan, steps.power, work)
         _filter(plan, work, sums)
+        if steps.logarithms:
+            for i in range(num_filters * LANES):
+                sums[i] = floored_log(sums[i], EPSILON)
         _write_rows(sums, num_filters, begin * num_filters, flat)
 
 
 @njit(nogil=True)
-def _read_frames(signal, begin, size, work):
-    """Copy the samples of LANES frames to `work`; returns their means."""
-    total = zero_lanes()
-    whole = size - size % LANES
+def _read_frames(signal, begin, size, remove_mean, work):
+    """Copy the samples of LANES frames to `work`; returns their means, or zeros, and fills the remaining rows
+    with these."""
+    total, whole = zero_lanes(), size - size % LANES
     for i in range(0, size, LANES):
         a, b, c, d, e, f, g, h = load_columns(signal.samples, signal.begins, begin, i)
         first = i * LANES
@@ -169,44 +185,82 @@ def _read_frames(signal, begin, size, work):
             total = total + (((a + b) + (c + d)) + ((e + f) + (g + h)))
     for i in range(whole, size):
         total = total + load_lanes(work, i * LANES)
-    return total / float(size)
+    mean = total / float(size) if remove_mean else zero_lanes()
+    for place in range(size * LANES, len(work), LANES):
+        store_lanes(work, place, mean)
+    return mean
 
 
 @njit(nogil=True)
-def _window(window, steps, mean, work):
-    """Replace the samples d + mean by w p / 2; returns the energies of the frames."""
-    if not steps.remove_mean:
-        mean = zero_lanes()
-    before = load_lanes(work, 0) - mean
-    raw, windowed = zero_lanes(), zero_lanes()
-    for i in range(len(window)):
-        now = load_lanes(work, i * LANES) - mean
-        product = (now - before * steps.preemphasis) * window[i]
-        store_lanes(work, i * LANES, product)
+def _prefetch_frames(signal, begin, size):
+    """Prefetch the samples of the next LANES frames that are after those of the frames from `begin` on."""
+    last = begin + LANES - 1
+    following = min(last + LANES, len(signal.begins) - 1)
+    for place in range(signal.begins[last] + size, signal.begins[following] + size, _LINE):
+        prefetch(signal.samples, place)
+
+
+@njit(nogil=True)
+def _first_pass(plan, steps, mean, work):
+    """Remove the mean, apply preemphasis and the window, and make the first pass of the transform; returns
+    the energies of the frames."""
+    window, factor, energy = plan.window, -steps.preemphasis, zero_lanes()
+    quarter = len(window) // 4
+    before_a, before_b = _centred(work, 0, mean), _centred(work, quarter - 1, mean)
+    before_c, before_d = _centred(work, 2 * quarter - 1, mean), _centred(work, 3 * quarter - 1, mean)
+    for row in range(0, quarter, 2):
+        row_b, row_c, row_d = row + quarter, row + 2 * quarter, row + 3 * quarter
+        pair_a, pair_b = _centred_pair(work, row, mean), _centred_pair(work, row_b, mean)
+        pair_c, pair_d = _centred_pair(work, row_c, mean), _centred_pair(work, row_d, mean)
+        a = _windowed(pair_a, before_a, factor, window, row)
+        b = _windowed(pair_b, before_b, factor, window, row_b)
+        c = _windowed(pair_c, before_c, factor, window, row_c)
+        d = _windowed(pair_d, before_d, factor, window, row_d)
+        before_a, before_b, before_c, before_d = pair_a[1], pair_b[1], pair_c[1], pair_d[1]
         if steps.energy == RAW_ENERGY:
-            raw = raw + now * now
+            energy = energy + (_squares(pair_a, pair_b) + _squares(pair_c, pair_d))
         if steps.energy == WINDOWED_ENERGY:
-            windowed = windowed + product * product
-        before = now
-    return raw + windowed * 4.0
+            energy = energy + (_squares(a, b) + _squares(c, d)) * 4.0
+        _put_turned(work, row * LANES, quarter * LANES, _butterfly(a, b, c, d), plan.twiddles[row // 2])
+    return energy
 
 
 @njit(nogil=True)
-def _transform(twiddles, work):
-    """Replace the N complex rows by their spectrum, in the order of `_order`."""
+def _centred(work, row, mean):
+    return load_lanes(work, row * LANES) - mean
+
+
+@njit(nogil=True)
+def _centred_pair(work, row, mean):
+    """d of two samples."""
+    return _centred(work, row, mean), _centred(work, row + 1, mean)
+
+
+@njit(nogil=True)
+def _windowed(pair, before, factor, window, row):
+    """w p / 2 of two samples, after the sample `before`; `factor` is -c."""
+    even, odd = pair
+    return fused(before, factor, even) * window[row], fused(even, factor, odd) * window[row + 1]
+
+
+@njit(nogil=True)
+def _squares(first, second):
+    """The sum of the squares of four vectors."""
+    return fused(first[0], first[0], first[1] * first[1]) + fused(second[0], second[0], second[1] * second[1])
+
+
+@njit(nogil=True)
+def _later_passes(twiddles, work):
+    """The passes of the transform after the first, which leave the spectrum in the order of `_order`."""
     step = 2 * LANES
-    section, first = len(work), 0
+    section = len(work) // 4
+    first = section // step
     while section > 4 * step:
         quarter = section // 4
         for i in range(quarter // step):
-            row = twiddles[first + i]
-            one, two, three = (row[0], row[1]), (row[2], row[3]), (row[4], row[5])
+            turns = twiddles[first + i]
             for begin in range(i * step, len(work), section):
-                a, b, c, d = _four_sums(work, begin, quarter)
-                _put(work, begin, a)
-                _put(work, begin + quarter, _turned(b, one))
-                _put(work, begin + 2 * quarter, _turned(c, two))
-                _put(work, begin + 3 * quarter, _turned(d, three))
+                _put_turned(work, begin, quarter, _four_sums(work, begin, quarter), turns)
         first += quarter // step
         section = quarter
     for begin in range(0, len(work), section):
@@ -237,22 +291,42 @@ def _put(work, place, number):
 @njit(nogil=True)
 def _turned(number, factor):
     """Product of a complex row and a complex number."""
-    return number[0] * factor[0] - number[1] * factor[1], number[0] * factor[1] + number[1] * factor[0]
+    re, im = number
+    return fused(re, factor[0], -(im * factor[1])), fused(re, factor[1], im * factor[0])
 
 
 @njit(nogil=True)
 def _four_sums(work, begin, quarter):
-    """sum_q (-j)^(q r) x[begin + q quarter] for r = 0 .. 3."""
-    (ar, ai), (br, bi) = _get(work, begin), _get(work, begin + quarter)
-    (cr, ci), (dr, di) = _get(work, begin + 2 * quarter), _get(work, begin + 3 * quarter)
-    even_r, even_i, odd_r, odd_i = ar + cr, ai + ci, br + dr, bi + di
-    left_r, left_i, right_r, right_i = ar - cr, ai - ci, br - dr, bi - di
+    """The sums of four complex rows at a distance of `quarter`."""
+    return _butterfly(
+        _get(work, begin),
+        _get(work, begin + quarter),
+        _get(work, begin + 2 * quarter),
+        _get(work, begin + 3 * quarter),
+    )
+
+
+@njit(nogil=True)
+def _butterfly(a, b, c, d):
+    """sum_q (-j)^(q r) x_q for r = 0 .. 3, for complex rows x_0 .. x_3."""
+    even_r, even_i, odd_r, odd_i = a[0] + c[0], a[1] + c[1], b[0] + d[0], b[1] + d[1]
+    left_r, left_i, right_r, right_i = a[0] - c[0], a[1] - c[1], b[0] - d[0], b[1] - d[1]
     return (
         (even_r + odd_r, even_i + odd_i),
         (left_r + right_i, left_i - right_r),
         (even_r - odd_r, even_i - odd_i),
         (left_r - right_i, left_i + right_r),
     )
+
+
+@njit(nogil=True)
+def _put_turned(work, begin, quarter, numbers, turns):
+    """Multiply the last three of four complex rows by twiddle factors, and write all four."""
+    one, two, three = (turns[0], turns[1]), (turns[2], turns[3]), (turns[4], turns[5])
+    _put(work, begin, numbers[0])
+    _put(work, begin + quarter, _turned(numbers[1], one))
+    _put(work, begin + 2 * quarter, _turned(numbers[2], two))
+    _put(work, begin + 3 * quarter, _turned(numbers[3], three))
 
 
 @njit(nogil=True)
@@ -276,7 +350,7 @@ def _unpack(plan, power, work):
 @njit(nogil=True)
 def _strength(re, im, factor, power):
     """The power times `factor`, or its square root."""
-    square = (re * re + im * im) * factor
+    square = fused(re, re, im * im) * factor
     return square if power else sqrt_lanes(square)
 
 
@@ -287,7 +361,7 @@ def _filter(plan, work, sums):
     for b in range(len(plan.filter_ends)):
         total = zero_lanes()
         while i < plan.filter_ends[b]:
-            total = total + load_lanes(work, plan.lines[i]) * plan.weights[i]
+            total = fused(load_lanes(work, plan.lines[i]), plan.weights[i], total)
             i += 1
         store_lanes(sums, b * LANES, total)
 
