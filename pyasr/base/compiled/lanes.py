@@ -2,12 +2,12 @@
 side.
 
 LLVM vectorises a loop over lanes only if it can prove that arrays do not overlap. These vectors are always in
-vector registers, of any width that the processor has. No operation is reordered, and only those of `fused` are
+vector registers, of any width that the processor has. No operation is reordered, and only `fused` is
 contracted, so results have the same bits on all processors that have fused operations (x86 with AVX2 or
 AVX-512, ARM).
 
     a, b = load_lanes(array, 0), load_lanes(array, LANES)
-    store_lanes(array, 0, a + 0.5 * b)             # +, -, *, / of two vectors, or of a vector and a number; -a
+    store_lanes(array, 0, a + 0.5 * b)     # -a; +, -, *, / of two vectors, or of a vector and a number
 
 Indices are not checked, and negative ones do not count from the end.
 """

@@ -23,8 +23,8 @@ _LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 
 @njit(nogil=True, error_model="numpy")
 def floored_log(x, floor):
-    """ln max(x, floor), float64, in a form that LLVM vectorises; `floor` is at least 2.3e-308. NaN and infinity
-    remain."""
+    """ln max(x, floor), float64, in a form that LLVM vectorises; `floor` is at least 2.3e-308. NaN and
+    infinity remain."""
     x = floor if x < floor else x
     bits = np.float64(x).view(np.uint64) + (_ONE_BITS - _ROOT_BITS)
     exponent = np.uint64((bits >> _NUM_FRACTION_BITS) | _TWO_52_BITS).view(np.float64) - _TO_EXPONENT

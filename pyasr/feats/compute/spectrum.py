@@ -9,8 +9,8 @@ Notation, for a frame x of N samples at rate f, padded with zeros to M samples (
     L[b] = ln max(E[b], eps)
 
 The samples of all utterances are in one array. A block of frames, possibly of several utterances, stays in
-the processor's cache from the samples to the features. If M is one of `spectrum_kernels.SIZES`, kernels compute
-the spectra, otherwise numpy.
+the processor's cache from the samples to the features. Kernels compute the spectra if M is one of
+`spectrum_kernels.SIZES`, otherwise numpy.
 
 All computations use float64: for a steady tone over digital silence, other filters contain less energy than
 float32's rounding errors.
