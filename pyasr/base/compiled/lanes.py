@@ -1,5 +1,4 @@
-"""Vectors of LANES float64 numbers in compiled functions, for kernels that process so many frames side by
-side.
+"""Vectors of LANES float64 numbers in compiled functions, for kernels that process LANES frames side by side.
 
 LLVM vectorises a loop over lanes only if it can prove that arrays do not overlap. These vectors are always in
 vector registers, of any width that the processor has. No operation is reordered, and only `fused` is
@@ -30,7 +29,7 @@ class LaneFunction:
     that refers to it."""
 
     def __init__(self, function: Callable):
-        functools.update_wrapper(self, function)
+        self.__wrapped__, self.__name__, self.__doc__ = function, function.__name__, function.__doc__
 
     @property
     def _numba_type_(self):
@@ -116,6 +115,8 @@ def _lanes_type():
     operands = (lanes, lanes), (lanes, types.float64), (types.float64, lanes)
 
     def define(symbol, instruction):
+        """Define an operator of two operands by an instruction of LLVM."""
+
         @infer_global(symbol)
         class Arithmetic(ConcreteTemplate):
             cases = [signature(lanes, *kinds) for kinds in operands]
@@ -173,17 +174,9 @@ def _of_vectors(lanes) -> dict[str, Callable]:
         return lanes(lanes), lambda context, builder, sig, values: _called(builder, "sqrt", values)
 
     def fetch(context, array, index):
-        def call(context, builder, sig, values):
-            data = _elements(context, builder, sig.args[0], values[0])
-            address = builder.bitcast(builder.gep(data, [values[1]]), ir.IntType(8).as_pointer())
-            number = ir.IntType(32)
-            kind = ir.FunctionType(ir.VoidType(), [address.type, number, number, number])
-            to_read, keep, of_data = number(0), number(3), number(1)
-            function = builder.module.declare_intrinsic("llvm.prefetch.p0", fnty=kind)
-            builder.call(function, [address, to_read, keep, of_data])
-            return context.get_dummy_value()
-
-        return types.none(array, types.intp), call
+        return types.none(array, types.intp), lambda context, builder, sig, values: _fetched(
+            context, builder, _elements(context, builder, sig.args[0], values[0]), values[1]
+        )
 
     names = "load_lanes", "store_lanes", "zero_lanes", "fused", "sqrt_lanes", "prefetch"
     return dict(zip(names, (load, store, zero, fuse, root, fetch)))
@@ -193,10 +186,13 @@ def _of_columns(lanes) -> dict[str, Callable]:
     """The definitions of functions of LANES vectors, which transpose."""
     from llvmlite import ir
     from numba.core import types
+    from numba.core.types.containers import UniTuple
 
-    columns = types.UniTuple(lanes, LANES)
+    columns = UniTuple(lanes, LANES)
 
     def load(context, array, begins, first, shift):
+        """`load_columns`."""
+
         def read(context, builder, sig, values):
             array, begins, first, shift = values
             starts = _elements(context, builder, sig.args[1], begins)
@@ -211,6 +207,8 @@ def _of_columns(lanes) -> dict[str, Callable]:
         return columns(array, begins, types.intp, types.intp), read
 
     def store(context, array, index, stride, vectors):
+        """`store_columns`."""
+
         def write(context, builder, sig, values):
             array, index, stride, vectors = values
             rows = [builder.extract_value(vectors, i) for i in range(LANES)]
@@ -240,6 +238,19 @@ def _address(context, builder, kind, array, index):
     """Pointer to the vector that begins at an element of an array in C order."""
     place = builder.gep(_elements(context, builder, kind, array), [index])
     return builder.bitcast(place, _vector(place.type.pointee).as_pointer())
+
+
+def _fetched(context, builder, elements, index):
+    """Prefetch an element; returns the value of a function without a result."""
+    from llvmlite import ir
+
+    address = builder.bitcast(builder.gep(elements, [index]), ir.IntType(8).as_pointer())
+    number = ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [address.type, number, number, number])
+    to_read, keep, of_data = number(0), number(3), number(1)
+    function = builder.module.declare_intrinsic("llvm.prefetch.p0", fnty=kind)
+    builder.call(function, [address, to_read, keep, of_data])
+    return context.get_dummy_value()
 
 
 def _called(builder, name: str, vectors: list):

@@ -47,7 +47,7 @@ _ROW_BYTES = 8 * LANES
 _LINE = 16  # samples of a cache line
 
 
-class Plan(NamedTuple):
+class FramePlan(NamedTuple):
     """Tables of the computation for one kind of frames.
 
     size         samples of a frame
@@ -94,14 +94,14 @@ class Steps(NamedTuple):
     logarithms: bool
 
 
-def plan_of(window: np.ndarray, fft_size: int, weights: np.ndarray | None) -> Plan:
+def plan_of(window: np.ndarray, fft_size: int, weights: np.ndarray | None) -> FramePlan:
     """The plan for a window (size,) and weights (M / 2 + 1, num_filters); None: each line by itself."""
     num = fft_size // 2
     filters = np.eye(num + 1) if weights is None else weights
     of_filter, of_line = np.nonzero(filters.T)
     places = 2 * LANES * _order(num)
     line_places = np.append(places, places[0] + LANES)
-    return Plan(
+    return FramePlan(
         len(window),
         np.append(window / 2, np.zeros(fft_size - len(window))),
         _twiddles(num),
