@@ -8,9 +8,9 @@ float32, if it is installed (pip install asrfront==0.2.2).
 
 The audio is noise with the durations of a corpus of short utterances (median 2.3 s), or that of a data
 directory. For both sides it is in memory as float32, and only the CPU seconds of computing features count.
-The runs of both sides alternate; a ratio is the median of those of `--num-runs` pairs, a speed that of the
-fastest run. Fails if pyasr is less than 1.3 times as fast as kaldi-native-fbank, or differs by more than
-0.005 from the formulas.
+The runs of both sides alternate, after one that does not count; a ratio is the median of those of
+`--num-runs` pairs, a speed that of the fastest run. Fails if pyasr is less than 1.3 times as fast as
+kaldi-native-fbank, or differs by more than 0.005 from the formulas.
 
 Examples:
     benchmarks/features.py --data egs/amazon_queen/s5/data/test
@@ -114,12 +114,10 @@ def compared(
 ) -> tuple[float, float]:
     """(ratio of speeds, maximum difference of pyasr to float64), and prints both sides; `theirs` returns (CPU
     seconds, features)."""
-    timed(system, waves[:1])  # loads the kernels
-    runs = [(timed(system, waves), theirs(system, waves)) for _ in range(num_runs)]
+    (_, mine), (_, others) = timed(system, waves), theirs(system, waves)
+    seconds = np.array([(timed(system, waves)[0], theirs(system, waves)[0]) for _ in range(num_runs)])
     audio_s = sum(map(len, waves)) / system.frame.sample_frequency
-    speeds = [audio_s / min(run[side][0] for run in runs) for side in (0, 1)]
-    ratio = float(np.median([peer_s / our_s for (our_s, _), (peer_s, _) in runs]))
-    (_, mine), (_, others) = runs[0]
+    speeds, ratio = audio_s / seconds.min(0), float(np.median(seconds[:, 1] / seconds[:, 0]))
     exact = [dense_features(system, wave) for wave in waves]
     errors = [largest_difference(*pair) for pair in ((mine, exact), (others, exact), (mine, others))]
     print("{:10} {:8.0f} {:20.0f} {:7.2f} {:17.1e} {:16.1e} {:14.1e}".format(name, *speeds, ratio, *errors))
