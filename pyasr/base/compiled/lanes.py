@@ -194,6 +194,7 @@ def _of_columns(lanes) -> dict[str, Callable]:
         """`load_columns`."""
 
         def read(context, builder, sig, values):
+            """The transposed rows."""
             array, begins, first, shift = values
             starts = _elements(context, builder, sig.args[1], begins)
             rows = []
