@@ -10,9 +10,9 @@ from processors import environment, has_avx512
 
 from pyasr.base.compiled.kernels import njit
 from pyasr.feats.compute.feature_extractor import Extractor
-from pyasr.feats.compute.log_kernels import floored_log
 from pyasr.feats.compute.mel import EPSILON, mel_filters
 from pyasr.feats.compute.spectrum import FrameBuffer, KernelSpectrum, Spectrum, reflected, spectrum_of
+from pyasr.feats.compute.spectrum_kernels import floored_log
 from pyasr.feats.options import FbankOptions, FrameOptions, MelOptions
 
 PI = np.longdouble("3.14159265358979323846264338327950288")
