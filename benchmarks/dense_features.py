@@ -9,8 +9,8 @@ from pyasr.feats.options import FbankOptions, FrameOptions, MelOptions, MfccOpti
 
 
 def dense_features(options: MfccOptions | FbankOptions, wave: np.ndarray) -> np.ndarray:
-    """Features (num_frames, dim), float64, with the Povey window and `snip_edges`, without dither and
-    energy."""
+    """Features (num_frames, dim), float64, with the Povey or the Hamming window and `snip_edges`, without
+    dither and energy."""
     log_mel = np.log(
         np.maximum(
             power_spectra(options.frame, wave) @ triangles(options.mel, options.frame).T,
@@ -27,7 +27,8 @@ def power_spectra(frame: FrameOptions, wave: np.ndarray) -> np.ndarray:
     d = wave.astype(np.float64)[begins[:, None] + i]
     d -= d.mean(1, keepdims=True)
     p = d - frame.preemphasis_coefficient * d[:, np.maximum(i - 1, 0)]
-    w = (0.5 - 0.5 * np.cos(2 * np.pi * i / (size - 1))) ** 0.85
+    cosine = np.cos(2 * np.pi * i / (size - 1))
+    w = {"povey": (0.5 - 0.5 * cosine) ** 0.85, "hamming": 0.54 - 0.46 * cosine}[frame.window_type]
     return np.abs(np.fft.rfft(w * p, frame.fft_size)) ** 2
 
 

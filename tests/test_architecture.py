@@ -263,6 +263,7 @@ def test_oracles_are_imported_by_tests_only():
         "lhotse",
         "kaldingram",
         "desphere",
+        "asrfront",
         "hypothesis",
         "pytest",
     }

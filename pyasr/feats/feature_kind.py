@@ -19,17 +19,19 @@ _KINDS: dict[type, type[FeatureKind]] = {}
 class FeatureKind:
     """Base class of kinds of features, which `Extractor` computes from the spectra of frames.
 
-    name      the program is `steps/make_NAME.py`
-    title     name in messages
-    options   options, a frozen dataclass with the groups `frame`, `utterance` and `pitch` and with `dim`, the
-              number of columns without those of pitch
-    power     True: computed from the power spectrum; False: from the magnitude
-    place     the columns that `columns` returns
-    energy    the column of the log energy, for which `options` has `energy_floor`; None: there is none
+    name        the program is `steps/make_NAME.py`
+    title       name in messages
+    options     options, a frozen dataclass with the groups `frame`, `utterance` and `pitch` and with `dim`,
+                the number of columns without those of pitch
+    power       True: computed from the power spectrum; False: from the magnitude
+    logarithms  True: `columns` gets ln max(E, eps) instead of the energies E
+    place       the columns that `columns` returns
+    energy      the column of the log energy, for which `options` has `energy_floor`; None: there is none
     """
 
     name = title = ""
     power = True
+    logarithms = False
     place = slice(None)
     energy: int | None = None
 

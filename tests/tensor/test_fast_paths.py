@@ -21,6 +21,7 @@ MARKS = (
     r"torch\.(bfloat16|float16|float32)"
 )
 TESTED_ELSEWHERE = {
+    "feats/compute/spectrum_kernels.py": "has no other form: tests/feats/compute/test_spectrum.py",
     "nn/layers/preconditioned_layers.py": "widens float16: tests/nn/layers/test_preconditioned_layers.py",
     "nn/layers/lstm.py": "asks cuDNN on a GPU: tests/nn/layers/test_lstm.py",
     "parallel/communication/host_copy.py": "copies between devices: tests/device/test_copies.py",

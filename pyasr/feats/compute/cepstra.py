@@ -14,13 +14,7 @@ import math
 import numpy as np
 
 from pyasr.base.errors import UserError
-from pyasr.feats.compute.mel import EPSILON
 from pyasr.feats.options import MfccOptions, PlpOptions
-
-
-def log_energies(energies: np.ndarray) -> np.ndarray:
-    """L of energies of any shape."""
-    return np.log(np.maximum(energies, EPSILON))
 
 
 def lifter(num_ceps: int, constant: float) -> np.ndarray:

@@ -16,7 +16,7 @@ import numpy as np
 from pyasr.base.cli.seeds import generator
 from pyasr.base.errors import UserError
 from pyasr.feats.compute.pitch_features import PitchExtractor
-from pyasr.feats.compute.spectrum import BLOCK_FRAMES, FrameBuffer, Spectrum
+from pyasr.feats.compute.spectrum import BLOCK_FRAMES, FrameBuffer, KernelSpectrum, Spectrum, spectrum_of
 from pyasr.feats.feature_kind import kind_of_options, num_columns
 from pyasr.feats.options import FrameOptions
 
@@ -63,8 +63,11 @@ class Extractor:
         """Raise UserError for a warp factor that these features do not support."""
         self._kind.filters(warp)
 
-    def _make_spectrum(self, warp: float) -> Spectrum:
-        return Spectrum(self.options.frame, self._kind.filters(warp), self._kind.power)
+    def _make_spectrum(self, warp: float) -> KernelSpectrum | Spectrum:
+        kind = self._kind
+        return spectrum_of(
+            self.options.frame, kind.filters(warp), kind.power, kind.logarithms, kind.energy is not None
+        )
 
     def _dithered(
         self, waveforms: list[np.ndarray], keys: Sequence[str | int], seed: int
@@ -80,7 +83,9 @@ class Extractor:
             for wave, random in zip(waveforms, streams)
         ]
 
-    def _of_spectrum(self, waveforms: list[np.ndarray], spectrum: Spectrum) -> list[np.ndarray]:
+    def _of_spectrum(
+        self, waveforms: list[np.ndarray], spectrum: KernelSpectrum | Spectrum
+    ) -> list[np.ndarray]:
         buffer = FrameBuffer(waveforms, self.options.frame)
         features = np.empty((buffer.num_rows, self.options.dim), np.float32)
         for begin in range(0, buffer.num_rows, BLOCK_FRAMES):
@@ -88,7 +93,9 @@ class Extractor:
             self._block(spectrum, buffer, begin, end, features[begin:end])
         return [features[row : row + num] for row, num in zip(buffer.first_row, buffer.num_frames)]
 
-    def _block(self, spectrum: Spectrum, buffer: FrameBuffer, begin: int, end: int, out: np.ndarray) -> None:
+    def _block(
+        self, spectrum: KernelSpectrum | Spectrum, buffer: FrameBuffer, begin: int, end: int, out: np.ndarray
+    ) -> None:
         out[:, self._kind.place] = self._kind.columns(spectrum(buffer, begin, end))
         if self._kind.energy is not None:
             out[:, self._kind.energy] = spectrum.log_energy(end - begin, self.options.energy_floor)

@@ -41,7 +41,7 @@ from pyasr.io.text_tables import write_table
 
 TABLES = ("feats.scp", "utt2num_frames")
 AUDIO_FILE = "audio.json"
-BATCH_SECONDS = 60.0
+BATCH_SECONDS = 30.0
 TABLES_OF_AUDIO = ("wav.scp", "segments", FILE_AND_CHANNEL, *AUDIO_CHANGES, SPEAKER_WARPS, UTTERANCE_WARPS)
 _NUM_LOOKED_AT = 100  # recordings checked before the jobs start
 
@@ -264,8 +264,8 @@ def _check_rate(rate: int, rate_hz: float, audio: AudioOptions, where: str) -> N
 def batches(
     waveforms: Iterator[tuple[str, np.ndarray]], rate_hz: float
 ) -> Iterator[tuple[list[str], list[np.ndarray]]]:
-    """Utterances in groups of about BATCH_SECONDS of audio: small enough for memory, large enough for
-    efficient tensors."""
+    """Utterances in groups of about BATCH_SECONDS of audio: small enough for the processor's cache, large
+    enough for efficient array operations."""
     keys, waves, num_samples = [], [], 0
     for key, wave in waveforms:
         keys.append(key)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyasr.feats.compute.cepstra import log_energies
 from pyasr.feats.compute.mel import mel_filters
 from pyasr.feats.feature_kind import FeatureKind, feature_kind
 from pyasr.feats.options import FbankOptions
@@ -17,7 +16,7 @@ class Fbank(FeatureKind):
     def __init__(self, options: FbankOptions):
         super().__init__(options)
         num_bins, is_last = options.mel.num_mel_bins, options.htk_compat
-        self.power = options.use_power
+        self.power, self.logarithms = options.use_power, options.use_log_fbank
         self.place = slice(0, num_bins) if is_last or not options.use_energy else slice(1, None)
         self.energy = None if not options.use_energy else num_bins if is_last else 0
 
@@ -25,4 +24,4 @@ class Fbank(FeatureKind):
         return mel_filters(self.options.mel, self.options.frame, warp)
 
     def columns(self, energies: np.ndarray) -> np.ndarray:
-        return log_energies(energies) if self.options.use_log_fbank else energies
+        return energies

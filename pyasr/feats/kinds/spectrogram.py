@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyasr.feats.compute.cepstra import log_energies
 from pyasr.feats.feature_kind import FeatureKind, feature_kind
 from pyasr.feats.options import SpectrogramOptions
 
@@ -13,10 +12,10 @@ from pyasr.feats.options import SpectrogramOptions
 class Spectrogram(FeatureKind):
     """Logarithms of the power spectrum."""
 
-    energy = 0
+    logarithms, energy = True, 0
 
     def filters(self, warp: float) -> None:
         self.refuse_warp(warp)
 
     def columns(self, energies: np.ndarray) -> np.ndarray:
-        return log_energies(energies)
+        return energies

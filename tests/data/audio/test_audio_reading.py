@@ -1,6 +1,7 @@
 """Audio entries: the samples read are those written; messages name damaged files."""
 
 import io
+import itertools
 import os
 import struct
 import tracemalloc
@@ -24,6 +25,42 @@ def test_written_samples_are_read_back(suffix, tmp_path):
     for rx in (str(path), f"cat {path} |"):
         read, rate = read_audio(rx)
         assert rate == 8000 and read.dtype == np.float32 and np.array_equal(read, samples)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3])
+@pytest.mark.parametrize("subtype", ["PCM_16", "PCM_U8", "PCM_24", "FLOAT", "ULAW"])
+def test_samples_equal_those_of_soundfile(channels, subtype):
+    """16 bits are decoded without libsndfile."""
+    values = np.random.default_rng(0).integers(-32768, 32768, (777, channels)).astype(np.int16)
+    soundfile.write(file := io.BytesIO(), values, 16000, format="WAV", subtype=subtype)
+    file.seek(0)
+    expected = soundfile.read(file, dtype="float32", always_2d=True)[0] * np.float32(32768)
+    samples, rate = decode_audio(file, "a.wav")
+    assert rate == 16000 and samples.dtype == np.float32 and samples.flags.writeable
+    np.testing.assert_array_equal(samples, expected)
+    if subtype == "PCM_16":
+        np.testing.assert_array_equal(samples, values)
+
+
+def test_changed_headers_of_16_bits_read_as_by_soundfile():
+    """Every byte of the header is changed in turn: the same samples, or an error."""
+    values = np.arange(-500, 500, dtype=np.int16)
+    soundfile.write(file := io.BytesIO(), values, 16000, format="WAV", subtype="PCM_16")
+    content = file.getvalue()
+    assert len(content) == 44 + 2000
+    num_read = 0
+    for place, change in itertools.product(range(44), (1, 2, 128)):
+        changed = bytearray(content)
+        changed[place] ^= change
+        try:
+            samples, rate = decode_audio(io.BytesIO(changed), "a.wav")
+        except UserError:
+            continue
+        expected, rate_expected = soundfile.read(io.BytesIO(changed), dtype="float32", always_2d=True)
+        num_read += 1
+        assert rate == rate_expected
+        np.testing.assert_array_equal(samples, expected * np.float32(32768))
+    assert num_read > 20
 
 
 @pytest.mark.parametrize("suffix", ["wav", "flac"])
