@@ -34,8 +34,8 @@ class KnownImports:
     def version(self, name: str) -> str | None:
         """The version that `note` recorded for this library; None if it is unknown or its files have
         changed."""
-        stamp, version = self._read().get(self.host, {}).get(name, [None, None])
-        return version if stamp and stamp == _stamp(name) else None
+        entry, stamp = self._read().get(self.host, {}).get(name), _stamp(name)
+        return entry[1] if stamp and isinstance(entry, list) and entry[:1] == [stamp] else None
 
     def note(self, name: str, version: str) -> None:
         """Record an import without error."""
@@ -48,17 +48,20 @@ class KnownImports:
             with atomic_write(self.path) as f:
                 json.dump(known, f)
 
-    def _read(self) -> dict:
+    def _read(self) -> dict[str, dict]:
+        """{host: {library: [stamp, version]}}; of a damaged file, what is not damaged."""
         try:
             known = json.loads(self.path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
-        return known if isinstance(known, dict) else {}
+        if not isinstance(known, dict):
+            return {}
+        return {host: entries for host, entries in known.items() if isinstance(entries, dict)}
 
 
 def _stamp(name: str) -> list | None:
-    """Place of a library, its time of change (ns) and that of its installation; None if it is not
-    installed."""
+    """Place of a library, the times at which it and its directory changed (ns), and its version; None if it
+    is not installed."""
     try:
         spec = importlib.util.find_spec(name)
         if spec is None or not spec.origin:

@@ -76,8 +76,10 @@ def test_library_that_fails_or_is_removed_is_missing(place):
         check(place)
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{", json.dumps({"host": 1})])
+@pytest.mark.parametrize("content", ["", "[]", "{", 1, {}, {NAME: 1}, {NAME: []}, {NAME: ["1.5"]}])
 def test_damaged_record_is_replaced(content, place):
+    if not isinstance(content, str):
+        content = json.dumps({KnownImports(place).host: content})
     (place / ".imported-libraries.json").write_text(content)
     assert check(place) == check(place) == ("1.5", 1)
 

