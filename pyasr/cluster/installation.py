@@ -19,6 +19,7 @@ from pathlib import Path
 from pyasr.base.cli.job_options import JobOptions
 from pyasr.base.errors import UserError
 from pyasr.base.files.places import existing_part
+from pyasr.cluster.known_imports import KnownImports
 from pyasr.cluster.ranks.jobs import run_ranks
 from pyasr.cluster.runner.mpi import ROOT, find_mpiexec, flavour
 
@@ -43,16 +44,17 @@ class Check:
     optional: bool = False
 
 
-def all_checks(directory: Path, disk_gb: float) -> list[Check]:
-    """The checks for running a recipe in `directory` that writes `disk_gb` GB in all."""
+def all_checks(directory: Path, disk_gb: float, known: KnownImports | None = None) -> list[Check]:
+    """The checks for running a recipe in `directory` that writes `disk_gb` GB in all. Libraries among `known`
+    are not imported."""
     return [
         Check("python", python),
-        *[Check(name, functools.partial(library, name)) for name in libraries()],
+        *[Check(name, functools.partial(library, name, known)) for name in libraries()],
         Check("mpi", mpi),
         Check("disk", lambda: disk(directory, disk_gb)),
         Check("memory", memory),
         Check("gpu", gpu, optional=True),
-        Check("onnx", onnx, optional=True),
+        Check("onnx", functools.partial(onnx, known), optional=True),
         Check("sclite", sclite, optional=True),
     ]
 
@@ -87,18 +89,23 @@ def libraries() -> list[str]:
     return [name for name in names if name not in _NO_MODULES]
 
 
-def library(name: str) -> str:
-    """Version of a library. Raises Missing, naming the pinned version to install, when it is not installed or
-    cannot be imported."""
+def library(name: str, known: KnownImports | None = None) -> str:
+    """Version of a library, which is imported unless it is among `known`; then it becomes known. Raises
+    Missing, naming the pinned version to install, when it is not installed or cannot be imported."""
     try:
         if name in _DATA_ONLY:
             return metadata.version(name)
+        if known and (version := known.version(name)):
+            return version
         module = importlib.import_module(name)
     except (ImportError, OSError) as error:
         raise Missing(
             f"{error}; install it with '{sys.executable} -m pip install {requirement(name)}'"
         ) from None
-    return str(getattr(module, "__version__", "present"))
+    version = str(getattr(module, "__version__", "present"))
+    if known:
+        known.note(name, version)
+    return version
 
 
 def requirement(name: str) -> str:
@@ -160,16 +167,19 @@ def memory() -> str:
 
 def gpu() -> str:
     """Number and name of the GPUs that torch can use. Raises Missing when there is none."""
+    lack = Missing("torch finds no usable GPU; networks are trained on the CPU")
+    if metadata.version("torch").endswith("+cpu"):
+        raise lack
     torch = importlib.import_module("torch")
     if not torch.cuda.is_available():
-        raise Missing("torch finds no usable GPU; networks are trained on the CPU")
+        raise lack
     return f"{torch.cuda.device_count()} x {torch.cuda.get_device_name(0)}"
 
 
-def onnx() -> str:
+def onnx(known: KnownImports | None = None) -> str:
     """Version of onnx. Raises Missing when it is not installed."""
     try:
-        return library("onnx")
+        return library("onnx", known)
     except Missing as lack:
         raise Missing(f"only utils/export_onnx.py uses it; {lack}") from None
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import shutil
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 # for jobs, and for jobs that train networks: the host of Grid Engine declares GPUs
@@ -24,3 +27,21 @@ def outputs_of_jobs(directory: Path) -> set[str]:
     outputs = {path.parents[1] for path in directory.rglob("log/*.status")}
     assert outputs == {path.parents[1] for path in directory.rglob("q/*.sh")}
     return {str(path.relative_to(directory)) for path in outputs}
+
+
+def without(place: Path, removed: Iterable[str]) -> Path:
+    """`place`, without these outputs of a finished run and without the traces of its jobs, which are those
+    that `outputs_of_jobs` finds."""
+    for made in removed:
+        shutil.rmtree(place / made)
+    for status in place.rglob("log/*.status"):
+        status.unlink()
+    for scripts in [path for path in place.rglob("q") if path.is_dir()]:
+        shutil.rmtree(scripts)
+    return place
+
+
+def digests(directory: Path) -> dict[Path, str]:
+    """{file of a model DIRECTORY/*/final.*: digest of its content}"""
+    files = directory.glob("*/final.*")
+    return {path.relative_to(directory): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}

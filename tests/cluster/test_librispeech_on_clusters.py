@@ -1,46 +1,85 @@
-"""The LibriSpeech recipe under each scheduler: all jobs from feature extraction to a DNN on two ranks."""
+"""The LibriSpeech recipe under each scheduler. Slurm runs all jobs from feature extraction to a DNN on two
+ranks, Grid Engine those of features, the last GMM and the DNN (all jobs: test_swbd_on_clusters.py)."""
 
 import shutil
+from dataclasses import dataclass
 
 import librispeech_recipe
 import pytest
-from recipe_case import RUNNERS, log_of, outputs_of_jobs
+from recipe_case import RUNNERS, digests, log_of, outputs_of_jobs, without
 
-MADE_THERE = (
-    "data_mini/train_clean_5/feats",
-    "data_mini/dev_clean_2/feats",
-    "data_mini/train_clean_5_fmllr_mini",
-    "data_mini/dev_clean_2_fmllr_mini",
-    "data_mini/local/dict_prons",
-    "data_mini/lang_prons",
-    "data_mini/lang_prons_test",
-    "exp_mini",
-)
-MODELS = (
-    "mono",
-    "mono_ali",
-    "tri1",
-    "tri1_ali",
-    "tri2b",
-    "tri2b_ali",
-    "tri3b",
-    "tri3b_ali_counted",
-    "tri3b_ali_train_clean_5",
-    "dnn_mini",
-)
+
+@dataclass(frozen=True)
+class Part:
+    """What a scheduler makes: outputs that are removed before, and those of its jobs."""
+
+    removed: tuple[str, ...]
+    jobs: tuple[str, ...]
+
+
+PARTS = {
+    "slurm": Part(
+        removed=(
+            "data_mini/train_clean_5/feats",
+            "data_mini/dev_clean_2/feats",
+            "data_mini/train_clean_5_fmllr_mini",
+            "data_mini/dev_clean_2_fmllr_mini",
+            "data_mini/local/dict_prons",
+            "data_mini/lang_prons",
+            "data_mini/lang_prons_test",
+            "exp_mini",
+        ),
+        jobs=(
+            "data_mini/train_clean_5/feats",
+            "data_mini/dev_clean_2/feats",
+            "data_mini/train_clean_5_fmllr_mini",
+            "data_mini/dev_clean_2_fmllr_mini",
+            "exp_mini/mono",
+            "exp_mini/mono_ali",
+            "exp_mini/tri1",
+            "exp_mini/tri1_ali",
+            "exp_mini/tri2b",
+            "exp_mini/tri2b_ali",
+            "exp_mini/tri3b",
+            "exp_mini/tri3b_ali_counted",
+            "exp_mini/tri3b_ali_train_clean_5",
+            "exp_mini/dnn_mini",
+            "exp_mini/tri2b/decode_dev_clean_2",
+            "exp_mini/tri3b/decode_dev_clean_2",
+            "exp_mini/dnn_mini/decode_dev_clean_2",
+        ),
+    ),
+    "grid": Part(
+        removed=(
+            "data_mini/dev_clean_2/feats",
+            "data_mini/dev_clean_2_fmllr_mini",
+            "exp_mini/mono_ali",
+            "exp_mini/tri3b",
+            "exp_mini/dnn_mini",
+        ),
+        jobs=(
+            "data_mini/dev_clean_2/feats",
+            "data_mini/dev_clean_2_fmllr_mini",
+            "exp_mini/mono_ali",
+            "exp_mini/tri3b",
+            "exp_mini/dnn_mini",
+            "exp_mini/tri3b/decode_dev_clean_2",
+            "exp_mini/dnn_mini/decode_dev_clean_2",
+        ),
+    ),
+}
 DECODED = ("tri2b/decode_dev_clean_2", "tri3b/decode_dev_clean_2", "dnn_mini/decode_dev_clean_2")
 
 
 @pytest.fixture(scope="module")
 def recipes(librispeech_run, slurm, grid, tmp_path_factory):
-    """Both runs concurrently, on copies of a finished run without the outputs after the dictionary:
-    {scheduler: (process, place)}."""
+    """Both runs concurrently, on copies of a finished run without the outputs to be made again: {scheduler:
+    (process, place)}."""
     found = {}
     for name, cluster in (("slurm", slurm), ("grid", grid)):
         place = tmp_path_factory.mktemp(name)
         shutil.copytree(librispeech_run[0] / "s5", place / "s5", symlinks=True)
-        for made in MADE_THERE:
-            shutil.rmtree(place / "s5" / made)
+        without(place / "s5", PARTS[name].removed)
         words = ("--stage", "3", "--stop-stage", "9", "--rescoring", "")
         found[name] = librispeech_recipe.start(place, *words, environment=cluster.environment), place
     yield found
@@ -52,7 +91,9 @@ def recipes(librispeech_run, slurm, grid, tmp_path_factory):
 def test_scheduler_runs_all_jobs_with_equal_results(name, recipes, librispeech_run):
     process, place = recipes[name]
     log_of(name, process, place)
-    wanted = {*MADE_THERE[:4], *(f"exp_mini/{made}" for made in (*MODELS, *DECODED))}
-    assert outputs_of_jobs(place / "s5") >= wanted, wanted - outputs_of_jobs(place / "s5")
+    made, part = outputs_of_jobs(place / "s5"), PARTS[name]
+    assert made >= set(part.jobs), set(part.jobs) - made
     here, there = librispeech_recipe.wers(librispeech_run[0]), librispeech_recipe.wers(place)
     assert there == {name: here[name] for name in DECODED}
+    models = digests(place / "s5/exp_mini")
+    assert len(models) >= 6 and models == digests(librispeech_run[0] / "s5/exp_mini")

@@ -1,6 +1,6 @@
-"""The Switchboard recipe under each scheduler: all jobs from feature extraction to a DNN on two ranks."""
+"""The Switchboard recipe under each scheduler. Grid Engine runs all jobs from feature extraction to a DNN on
+two ranks, then Slurm those of some of the outputs (all jobs: test_librispeech_on_clusters.py)."""
 
-import hashlib
 import os
 import re
 import shutil
@@ -8,12 +8,13 @@ import subprocess
 
 import pytest
 import swbd_discs
-from recipe_case import RUNNERS, WAIT_S, log_of, outputs_of_jobs
+from recipe_case import RUNNERS, WAIT_S, digests, log_of, outputs_of_jobs, without
 from runner_case import ROOT
 
 RECIPE = ROOT / "egs" / "swbd" / "s5"
 CALL = "sw04519"
 MODELS = ("mono", "tri1", "tri2", "tri3", "tri4", "dbn", "dnn")
+ON_SLURM = ("data/train_dev_fmllr", "exp/tri1", "exp/dbn", "exp/dnn")
 
 
 def start(place, discs, *words, environment=None):
@@ -78,9 +79,21 @@ def failed(run, discs):
 
 
 @pytest.fixture(scope="module")
-def finished(failed, run):
-    """Logs of all stages from features to the DNN."""
-    return run("--stage", "3", "--stop-stage", "11")
+def finished(failed, places, discs, slurm, grid, tmp_path_factory):
+    """{scheduler: directory} of all stages from features to the DNN. Slurm finds what Grid Engine has made,
+    except `ON_SLURM`."""
+    place, kept = places["grid"], tmp_path_factory.mktemp("kept") / "grid"
+    for name, cluster in (("grid", grid), ("slurm", slurm)):
+        words = ("--stage", "3", "--stop-stage", "11")
+        process = start(place, discs, *words, environment=cluster.environment)
+        try:
+            log_of(name, process, place)
+        finally:
+            process.kill()
+        if name == "grid":
+            shutil.copytree(place, kept)
+            without(place, ON_SLURM)
+    return {"slurm": place, "grid": kept}
 
 
 @pytest.mark.parametrize("name", RUNNERS)
@@ -97,26 +110,20 @@ def test_failing_job_is_reported_in_one_sentence(name, failed, places):
     )
 
 
-def test_schedulers_run_all_jobs(finished, places):
-    made = {name: outputs_of_jobs(place) for name, place in places.items()}
+def test_schedulers_run_all_jobs(finished):
+    made = {name: outputs_of_jobs(place) for name, place in finished.items()}
     wanted = {"data/train/feats", *(f"exp/{model}" for model in MODELS), "exp/dnn/decode_train_dev"}
-    assert made["slurm"] == made["grid"] >= wanted
+    assert made["grid"] >= wanted
+    again = tuple(f"{made}/" for made in ON_SLURM)
+    assert made["slurm"] == {name for name in made["grid"] if f"{name}/".startswith(again)}
 
 
-def test_both_schedulers_give_same_models(finished, places):
-    made = {name: digests(place) for name, place in places.items()}
-    assert made["slurm"] == made["grid"] and {f"exp/{model}" for model in MODELS} <= {
-        str(path.parent) for path in made["grid"]
-    }
-
-
-def digests(place):
-    """{file of a model: digest of its content}"""
-    files = place.glob("exp/*/final.*")
-    return {path.relative_to(place): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+def test_both_schedulers_give_same_models(finished):
+    made = {name: digests(place / "exp") for name, place in finished.items()}
+    assert made["slurm"] == made["grid"] and set(MODELS) <= {str(path.parent) for path in made["grid"]}
 
 
 @pytest.mark.parametrize("name", RUNNERS)
-def test_network_recognises_speech(name, finished, places):
-    found = (places[name] / "exp/dnn/decode_train_dev/best_wer").read_text()
+def test_network_recognises_speech(name, finished):
+    found = (finished[name] / "exp/dnn/decode_train_dev/best_wer").read_text()
     assert float(re.search(r"WER ([\d.]+)", found)[1]) < 60

@@ -38,7 +38,7 @@ network() {
 }
 
 if stage 1 "Check the installation; data of all calls, divided into dev, test and train"; then
-  utils/check_install.py --dir "$dir" --disk-gb "$disk_gb"
+  utils/check_install.py --trust-known true --dir "$dir" --disk-gb "$disk_gb"
   local/prepare_fisher.py --fisher "$fisher" --speakers "$speakers" "$data/all"
   local/split_fisher.py $split_opts "$data/all" "$data"
 fi

@@ -56,7 +56,7 @@ of_batch() {
 }
 
 if stage 1 "Check the installation and prepare the corpora"; then
-  utils/check_install.py --dir "$dir" --disk-gb "$disk_gb"
+  utils/check_install.py --trust-known true --dir "$dir" --disk-gb "$disk_gb"
   local/prepare_swbd.py --swbd "$swbd" --transcripts "$transcripts" "$data/swbd"
   local/prepare_fisher.py --fisher "$fisher" --speakers side "$data/fisher"
   utils/subset_data_dir.py --first "$num_dev" "$data/swbd/train" "$data/train_dev"

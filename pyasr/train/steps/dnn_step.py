@@ -145,12 +145,16 @@ class DnnStep(TrainingStep):
 
     def begin(self, out: Path) -> None:
         """Check the network, the loss, the phones and the teacher, and copy transition model and tree."""
-        # imports torch: only when there is work to do
-        from pyasr.train.steps.network_checks import check_network
-
         options = self.training
-        check_network(options.dnn, options.over_time, options.growth, self.rank_input, self.data, self.dbn)
-        self.loss.make()
+        if self.dbn or options.over_time.network:
+            # imports torch: only when there is something to check
+            from pyasr.train.steps.network_checks import check_network
+
+            check_network(
+                options.dnn, options.over_time, options.growth, self.rank_input, self.data, self.dbn
+            )
+        if self.loss != CROSS_ENTROPY:
+            self.loss.make()
         check_phones(self.ali_dir, LangDir(self.lang))
         if self.training.teacher.teacher:
             check_teachers_tree(self.training.teacher.teacher, self.ali_dir)

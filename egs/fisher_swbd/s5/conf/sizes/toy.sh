@@ -16,4 +16,4 @@ rescored_gmms=""
 decoded=tri6a
 ivector_conf=conf/toy_ivector.conf
 network_opts="--config conf/toy_network.conf"
-batch_opts="--minibatch 168 --learning-rate 0.5"
+batch_opts="--minibatch 336 --learning-rate 1.0"
