@@ -4,8 +4,8 @@ arithmetic: each direction of time is one call of a kernel. Equations in `pyasr.
 The tensors are those of B layers without projections, in float32:
 
     a          (B, T, N, 4 H)   W_x x_t + b, then i, f, g, o; da: derivatives by the arguments
-    cells, y   (B, 1 + T, N, H) c_t and y_t, from the state before the first frame on; dcells, dy (B, T, N, H):
-                                derivatives
+    cells, y   (B, 1 + T, N, H) c_t and y_t, from the state before the first frame on; derivatives by them:
+                                dcells, dy (B, T, N, H)
     weights    (B, 4 H, H)      W_r
     peepholes  (B, 3, H)        p_i, p_f, p_o, or None; a clip or limit of 0 disables it
 
@@ -26,16 +26,16 @@ _MOST_WORK = 1 << 20  # multiplications of a product; larger ones are faster in 
 _BLOCK = 4
 
 
-def takes(a: Tensor) -> bool:
-    """Whether these functions are the faster ones for frames `a`, by device, type and size."""
-    size = a.shape[-1] // 4
+def takes(x: Tensor, num_cells: int, num_sequences: int) -> bool:
+    """Whether these functions are the faster ones for layers of this size, for data of the device and type of
+    `x`."""
     return (
-        type(a) is Tensor
-        and a.device.type == "cpu"
-        and a.dtype == torch.float32
-        and size <= _MOST_CELLS
-        and size % _BLOCK == 0
-        and 4 * size * size * a.shape[-2] <= _MOST_WORK
+        type(x) is Tensor
+        and x.device.type == "cpu"
+        and x.dtype == torch.float32
+        and num_cells <= _MOST_CELLS
+        and num_cells % _BLOCK == 0
+        and 4 * num_cells * num_cells * num_sequences <= _MOST_WORK
     )
 
 
@@ -85,8 +85,8 @@ def _arrays(*tensors: Tensor) -> list[np.ndarray]:
 
 @njit(inline="always", error_model="numpy")
 def _add_product(total, x, w):
-    """total (N, J) += x (N, K) w (K, J), for K a multiple of 4. A pass over two rows of `total` adds four rows
-    of w."""
+    """total (N, J) += x (N, K) w (K, J), for K a multiple of 4. A pass over two rows of `total` adds four
+    rows of w."""
     num_rows, num_columns = total.shape
     for k in range(0, len(w), _BLOCK):
         w0, w1, w2, w3 = w[k], w[k + 1], w[k + 2], w[k + 3]

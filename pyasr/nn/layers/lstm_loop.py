@@ -59,12 +59,12 @@ class Recurrence(torch.autograd.Function):
         by_recurrent, by_cells, bias, peepholes = (
             _stacked(tensors[num + number :: 4]) for number in range(4)
         )
-        a, dim = torch.stack(tensors[:num]), layer.recurrent_dim
+        a = torch.stack(tensors[:num])
         cells, y = _begun(c, a.shape[1], layer.cell_dim), _begun(r, a.shape[1], layer.output_dim)
         m = y[:, 1:] if by_cells is None else a.new_empty(*a.shape[:3], layer.cell_dim)
         if bias is not None:
             y[:, 1:] = bias[:, None, None]
-        if by_cells is None and lstm_small.takes(a):
+        if by_cells is None and lstm_small.takes(a, layer.cell_dim, a.shape[2]):
             lstm_small.forward(a, cells, y, by_recurrent, peepholes, layer.cell_clip)
         else:
             _step_by_frame(layer, a, cells, y, m, by_recurrent, by_cells, bias, peepholes)
@@ -86,7 +86,7 @@ class Recurrence(torch.autograd.Function):
         da = torch.empty_like(a)
         dc = torch.zeros_like(cells[:, 0])
         dr = torch.zeros_like(y[:, 0, :, : layer.recurrent_dim])
-        if by_cells is None and lstm_small.takes(a):
+        if by_cells is None and lstm_small.takes(a, layer.cell_dim, a.shape[2]):
             limits = layer.cell_clip, layer.gradient_clip
             lstm_small.backward(dy, dcells, dc, a, cells, da, dr, by_recurrent, peepholes, *limits)
         else:
