@@ -69,7 +69,9 @@ def backward(
     limit   G of (5)
     """
     dcells = dy.new_empty(len(dy), 0, *dy.shape[2:]) if dcells is None else dcells
-    tensors = dy, dcells, dc, a, cells, da, dr, weights, _factors(a, peepholes)
+    # the kernel for a frame expects layers as the first dimension of all its arguments
+    dc, factors = dc[:, None], _factors(a, peepholes)[:, None]
+    tensors = dy, dcells, dc, a, cells, da, dr, weights, factors
     for layer in zip(*_arrays(*tensors), strict=True):
         _backward(*layer, clip, limit)
 
@@ -83,26 +85,17 @@ def _arrays(*tensors: Tensor) -> list[np.ndarray]:
     return [tensor.numpy() for tensor in tensors]
 
 
-@njit(inline="always", error_model="numpy")
+@njit(error_model="numpy", fastmath={"contract"})
 def _add_product(total, x, w):
-    """total (N, J) += x (N, K) w (K, J), for K a multiple of 4. A pass over two rows of `total` adds four
-    rows of w."""
+    """total (N, J) += x (N, K) w (K, J), for K a multiple of 4: a pass over a row of `total` adds four rows of
+    w."""
     num_rows, num_columns = total.shape
-    for k in range(0, len(w), _BLOCK):
+    for k in range(0, w.shape[0], _BLOCK):
         w0, w1, w2, w3 = w[k], w[k + 1], w[k + 2], w[k + 3]
-        for n in range(0, num_rows - 1, 2):
-            one, other = total[n], total[n + 1]
-            a0, a1, a2, a3 = x[n, k], x[n, k + 1], x[n, k + 2], x[n, k + 3]
-            b0, b1, b2, b3 = x[n + 1, k], x[n + 1, k + 1], x[n + 1, k + 2], x[n + 1, k + 3]
+        for n in range(num_rows):
+            row, x0, x1, x2, x3 = total[n], x[n, k], x[n, k + 1], x[n, k + 2], x[n, k + 3]
             for j in range(num_columns):
-                one[j] += a0 * w0[j] + a1 * w1[j] + a2 * w2[j] + a3 * w3[j]
-                other[j] += b0 * w0[j] + b1 * w1[j] + b2 * w2[j] + b3 * w3[j]
-        if num_rows % 2:
-            n = num_rows - 1
-            last = total[n]
-            a0, a1, a2, a3 = x[n, k], x[n, k + 1], x[n, k + 2], x[n, k + 3]
-            for j in range(num_columns):
-                last[j] += a0 * w0[j] + a1 * w1[j] + a2 * w2[j] + a3 * w3[j]
+                row[j] += x0 * w0[j] + x1 * w1[j] + x2 * w2[j] + x3 * w3[j]
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
@@ -117,12 +110,9 @@ def _forward(a, cells, y, weights, peepholes, clip):
             if sees_cells:
                 for h in range(size):
                     row[h] += before[h] * peepholes[0, h]
-                for h in range(size):
                     row[size + h] += before[h] * peepholes[1, h]
-            for h in range(2 * size):
-                row[h] = _sigma(row[h])
-            for h in range(2 * size, 3 * size):
-                row[h] = _tanh(row[h])
+            _to_sigma(row[: 2 * size])
+            _to_tanh(row[2 * size : 3 * size])
             for h in range(size):
                 c[h] = row[size + h] * before[h] + row[h] * row[2 * size + h]
             if limit > 0:
@@ -131,35 +121,56 @@ def _forward(a, cells, y, weights, peepholes, clip):
             if sees_cells:
                 for h in range(size):
                     row[3 * size + h] += c[h] * peepholes[2, h]
-            for h in range(3 * size, 4 * size):
-                row[h] = _sigma(row[h])
+            _to_sigma(row[3 * size :])
             for h in range(size):
-                m[h] = row[3 * size + h] * _tanh(c[h])
+                m[h] = c[h]
+            _to_tanh(m)
+            for h in range(size):
+                m[h] *= row[3 * size + h]
+
+
+@njit(error_model="numpy", fastmath={"contract"})
+def _add(total, x):
+    """total += x, for matrices of the same shape."""
+    for n in range(x.shape[0]):
+        for h in range(x.shape[1]):
+            total[n, h] += x[n, h]
+
+
+@njit(error_model="numpy", fastmath={"contract"})
+def _to_sigma(x):
+    """Replace the elements of a vector by their sigmoids."""
+    for h in range(len(x)):
+        x[h] = _sigma(x[h])
+
+
+@njit(error_model="numpy", fastmath={"contract"})
+def _to_tanh(x):
+    """Replace the elements of a vector by their hyperbolic tangents."""
+    for h in range(len(x)):
+        x[h] = _tanh(x[h])
+
+
+@njit(error_model="numpy")
+def _clear(x):
+    """Set a matrix to 0."""
+    for n in range(x.shape[0]):
+        for h in range(x.shape[1]):
+            x[n, h] = 0
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
 def _backward(dy, dcells, dc, a, cells, da, dr, weights, peepholes, clip, gradient_clip):
-    """One layer; weights are W_r (4 H, H)."""
-    num_sequences, size = dr.shape
-    factors = peepholes.reshape((1, len(peepholes), size))
+    """One layer; weights are W_r (4 H, H), dc and peepholes have the dimension B = 1."""
     for t in range(len(a) - 1, -1, -1):
+        now, following = slice(t, t + 1), slice(t + 1, t + 2)
         if len(dcells):
-            dc += dcells[t]
-        backwards(
-            dy[t : t + 1],
-            dc.reshape((1, num_sequences, size)),
-            a[t : t + 1],
-            cells[t : t + 1],
-            cells[t + 1 : t + 2],
-            da[t : t + 1],
-            factors,
-            clip,
-            gradient_clip,
-        )
-        dr[:] = 0
+            _add(dc[0], dcells[t])
+        backwards(dy[now], dc, a[now], cells[now], cells[following], da[now], peepholes, clip, gradient_clip)
+        _clear(dr)
         _add_product(dr, da[t], weights)
         if gradient_clip > 0:
-            for n in range(num_sequences):
+            for n in range(len(dr)):
                 _bound(dr[n], gradient_clip)
         if t > 0:
-            dy[t - 1] += dr
+            _add(dy[t - 1], dr)
