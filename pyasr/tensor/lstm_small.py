@@ -87,8 +87,8 @@ def _arrays(*tensors: Tensor) -> list[np.ndarray]:
 
 @njit(error_model="numpy", fastmath={"contract"})
 def _add_product(total, x, w):
-    """total (N, J) += x (N, K) w (K, J), for K a multiple of 4: a pass over a row of `total` adds four rows of
-    w."""
+    """total (N, J) += x (N, K) w (K, J), for K a multiple of 4: a pass over a row of `total` adds four rows
+    of w."""
     num_rows, num_columns = total.shape
     for k in range(0, w.shape[0], _BLOCK):
         w0, w1, w2, w3 = w[k], w[k + 1], w[k + 2], w[k + 3]
