@@ -5,7 +5,7 @@ Tensors of all frames are allocated once, with the shape (B, T, N, D), so that t
 contiguous. In both passes, each frame takes one product for all layers (two with a projection) and the
 computation of the cells (`pyasr.tensor.lstm_cells`), which is one kernel on a GPU with Triton. The host never
 waits for the GPU, and all shapes follow from the arguments. Both passes can therefore be captured as a CUDA
-graph.
+graph. On a CPU, one kernel computes all frames of small layers (`pyasr.tensor.lstm_small`).
 """
 
 from __future__ import annotations
