@@ -58,6 +58,7 @@ def backward(
     dr: Tensor,
     weights: Tensor,
     peepholes: Tensor | None,
+    *,
     clip: float,
     limit: float,
 ) -> None:
@@ -71,9 +72,9 @@ def backward(
     dcells = dy.new_empty(len(dy), 0, *dy.shape[2:]) if dcells is None else dcells
     # the kernel for a frame expects layers as the first dimension of all its arguments
     dc, factors = dc[:, None], _factors(a, peepholes)[:, None]
-    tensors = dy, dcells, dc, a, cells, da, dr, weights, factors
-    for layer in zip(*_arrays(*tensors), strict=True):
-        _backward(*layer, clip, limit)
+    tensors = dr, dc, dy, dcells, a, cells, da, weights, factors
+    for by_r, by_c, *layer in zip(*_arrays(*tensors), strict=True):
+        _backward((by_r, by_c), *layer, (clip, limit))
 
 
 def _factors(a: Tensor, peepholes: Tensor | None) -> Tensor:
@@ -160,8 +161,11 @@ def _clear(x):
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
-def _backward(dy, dcells, dc, a, cells, da, dr, weights, peepholes, clip, gradient_clip):
-    """One layer; weights are W_r (4 H, H), dc and peepholes have the dimension B = 1."""
+def _backward(by_state, dy, dcells, a, cells, da, weights, peepholes, limits):
+    """One layer; by_state are dr and dc, limits C and G, weights W_r (4 H, H); dc and peepholes have the
+    dimension B = 1."""
+    dr, dc = by_state
+    clip, gradient_clip = limits
     for t in range(len(a) - 1, -1, -1):
         now, following = slice(t, t + 1), slice(t + 1, t + 2)
         if len(dcells):

@@ -87,11 +87,13 @@ class Recurrence(torch.autograd.Function):
         dc = torch.zeros_like(cells[:, 0])
         dr = torch.zeros_like(y[:, 0, :, : layer.recurrent_dim])
         if by_cells is None and lstm_small.takes(a, layer.cell_dim, a.shape[2]):
-            limits = layer.cell_clip, layer.gradient_clip
-            lstm_small.backward(dy, dcells, dc, a, cells, da, dr, by_recurrent, peepholes, *limits)
+            limits = {"clip": layer.cell_clip, "limit": layer.gradient_clip}
+            lstm_small.backward(dy, dcells, dc, a, cells, da, dr, by_recurrent, peepholes, **limits)
         else:
             feed_back = _FeedBack(layer, by_recurrent, dr, ctx.needs_input_grad[1])
-            _step_back_by_frame(layer, dy, dcells, dc, a, cells, da, by_cells, peepholes, feed_back)
+            _step_back_by_frame(
+                feed_back, dy, dcells, dc, a, cells, da, by_cells, layer=layer, peepholes=peepholes
+            )
         parameters = (
             _gradients(lstm, *parts, cells_) for lstm, *parts, cells_ in zip(ctx.layers, y, m, da, dy, cells)
         )
@@ -117,7 +119,7 @@ def _step_by_frame(layer, a, cells, y, m, by_recurrent, by_cells, bias, peephole
             project(y_t, m_t, by_cells.mT)
 
 
-def _step_back_by_frame(layer, dy, dcells, dc, a, cells, da, by_cells, peepholes, feed_back) -> None:
+def _step_back_by_frame(feed_back, dy, dcells, dc, a, cells, da, by_cells, *, layer, peepholes) -> None:
     """Derivatives from the last frame to the first, with operations of torch."""
     by_y = None if by_cells is None else torch.empty_like(cells[:, 0], dtype=a.dtype)
     back = cells_for(a).step_back

@@ -27,7 +27,9 @@ def calls(monkeypatch):
 
     def watch(name):
         function = getattr(lstm_small, name)
-        monkeypatch.setattr(lstm_small, name, lambda *arguments: names.append(name) or function(*arguments))
+        monkeypatch.setattr(
+            lstm_small, name, lambda *given, **named: names.append(name) or function(*given, **named)
+        )
 
     watch("forward")
     watch("backward")
