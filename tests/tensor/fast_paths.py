@@ -259,6 +259,26 @@ def nonlinearities_of_an_lstm() -> Pairs:
     yield da[0, 0, 3 * size :] * 4, np.tanh(c[0, 0].astype(np.float64))
 
 
+def _lstm_layer(dtype: torch.dtype, **options) -> list[Tensor]:
+    """Outputs and gradients of a layer of both directions."""
+    from pyasr.nn.layers.lstm import Lstm
+    from pyasr.nn.layers.sequence_layers import Recurrent
+
+    layer = Recurrent([Lstm(6, 20, backward=backward, **options) for backward in (False, True)]).to(dtype)
+    for number, parameter in enumerate(layer.parameters()):
+        parameter.data = 0.3 * matrix(*parameter.shape, seed=number).to(dtype)
+    x = matrix(9, 5, 6).to(dtype).requires_grad_()
+    y = layer(x)
+    return [y, *torch.autograd.grad((y * matrix(*y.shape, seed=1).to(dtype)).sum(), [x, *layer.parameters()])]
+
+
+@fast_path("tensor/lstm_small.py", 1e-5)
+def small_lstm() -> Pairs:
+    """One kernel for all frames of float32, and torch's operations in float64."""
+    for options in ({}, {"peepholes": True, "cell_clip": 0.4}, {"gradient_clip": 0.5, "delay": 2}):
+        yield from zip(_lstm_layer(torch.float32, **options), _lstm_layer(torch.float64, **options))
+
+
 @fast_path("sequence/lfmmi/leaky_hmm.py", 1e-4)
 def forward_backward() -> Pairs:
     from lfmmi_toys import chain_model, random_sequences

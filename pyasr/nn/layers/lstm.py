@@ -56,6 +56,7 @@ from torch import Tensor, nn
 from pyasr.nn.layers.linear import Linear
 from pyasr.nn.layers.lstm_loop import Recurrence, weights_of
 from pyasr.nn.layers.preconditioned_layers import FactorsPreconditioner, PreconditionedLinear
+from pyasr.tensor import lstm_small
 
 # first version whose LSTM supports bfloat16 (github.com/pytorch/pytorch/pull/164411)
 _CUDNN_OF_BFLOAT16 = 91300
@@ -194,6 +195,10 @@ class Lstm(nn.Module):
             a.new_zeros(*shape, self.recurrent_dim), a.new_zeros(*shape, self.cell_dim, dtype=wide)
         )
 
+    def is_small(self, x: Tensor) -> bool:
+        """Whether one kernel computes all frames of x (T, N, input_dim)."""
+        return self.projection is None and lstm_small.takes(x, self.cell_dim, self.delay * x.shape[1])
+
     def shape(self) -> tuple:
         """The properties in which layers must agree so that the loop can process them as a batch."""
         p = self.projection
@@ -211,9 +216,11 @@ class Lstm(nn.Module):
 
 
 def runs_as_batch(directions: Sequence[Lstm], x: Tensor) -> bool:
-    """Whether the loop processes these layers as a batch. It does so on a GPU, which one layer does not fill,
-    if they have the same shape."""
-    return x.device.type != "cpu" and len({lstm.shape() for lstm in directions}) == 1
+    """Whether the loop processes these layers as a batch, for which they must have the same shape. It does so
+    on a GPU, which one layer does not fill, and on a CPU for small layers, to save operations of torch."""
+    return len({lstm.shape() for lstm in directions}) == 1 and (
+        x.device.type != "cpu" or directions[0].is_small(x)
+    )
 
 
 def side_by_side(directions: Sequence[Lstm], x: Tensor, lengths: Tensor | None = None) -> Tensor:

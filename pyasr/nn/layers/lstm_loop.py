@@ -5,7 +5,7 @@ Tensors of all frames are allocated once, with the shape (B, T, N, D), so that t
 contiguous. In both passes, each frame takes one product for all layers (two with a projection) and the
 computation of the cells (`pyasr.tensor.lstm_cells`), which is one kernel on a GPU with Triton. The host never
 waits for the GPU, and all shapes follow from the arguments. Both passes can therefore be captured as a CUDA
-graph.
+graph. On a CPU, one kernel computes all frames of small layers (`pyasr.tensor.lstm_small`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from pyasr.nn.layers.linear import Linear
 from pyasr.nn.layers.preconditioned_layers import FactorsPreconditioner, own_gradients
+from pyasr.tensor import lstm_small
 from pyasr.tensor.lstm_cells import cells_for
 from pyasr.tensor.products import add_bmm, bmm_into
 
@@ -58,25 +59,15 @@ class Recurrence(torch.autograd.Function):
         by_recurrent, by_cells, bias, peepholes = (
             _stacked(tensors[num + number :: 4]) for number in range(4)
         )
-        a, dim = torch.stack(tensors[:num]), layer.recurrent_dim
+        a = torch.stack(tensors[:num])
         cells, y = _begun(c, a.shape[1], layer.cell_dim), _begun(r, a.shape[1], layer.output_dim)
         m = y[:, 1:] if by_cells is None else a.new_empty(*a.shape[:3], layer.cell_dim)
         if bias is not None:
             y[:, 1:] = bias[:, None, None]
-        project, step = bmm_into if bias is None else add_bmm, cells_for(a).step
-        frames = zip(
-            a.unbind(1),
-            m.unbind(1),
-            y[..., :dim].unbind(1),
-            y[:, 1:].unbind(1),
-            cells.unbind(1),
-            cells[:, 1:].unbind(1),
-        )
-        for gates, m_t, before, y_t, cells_before, cells_t in frames:
-            add_bmm(gates, before, by_recurrent.mT)
-            step(gates, cells_before, cells_t, m_t, peepholes, layer.cell_clip)
-            if by_cells is not None:
-                project(y_t, m_t, by_cells.mT)
+        if by_cells is None and lstm_small.takes(a, layer.cell_dim, a.shape[2]):
+            lstm_small.forward(a, cells, y, by_recurrent, peepholes, layer.cell_clip)
+        else:
+            _step_by_frame(layer, a, cells, y, m, by_recurrent, by_cells, bias, peepholes)
         ctx.layers = layers
         gates = [part.view_as(part) for part in a]
         ctx.mark_non_differentiable(*gates)
@@ -95,36 +86,57 @@ class Recurrence(torch.autograd.Function):
         da = torch.empty_like(a)
         dc = torch.zeros_like(cells[:, 0])
         dr = torch.zeros_like(y[:, 0, :, : layer.recurrent_dim])
-        by_y = None if by_cells is None else torch.empty_like(m[:, 0])
-        back, feed_back = cells_for(a).step_back, _FeedBack(layer, by_recurrent, dr, ctx.needs_input_grad[1])
-        dys = dy.unbind(1)
-        das = da.unbind(1)
-        gates = a.unbind(1)
-        frames = cells[:, 1:].unbind(1)
-        before = cells.unbind(1)
-        for t in reversed(range(len(dys))):
-            feed_back.bound(dys[t])
-            if dcells is not None:
-                dc.add_(dcells[:, t])
-            if by_y is not None:
-                bmm_into(by_y, dys[t], by_cells)
-            dm = dys[t] if by_y is None else by_y
-            back(
-                dm,
-                dc,
-                gates[t],
-                before[t],
-                frames[t],
-                das[t],
-                peepholes,
-                layer.cell_clip,
-                layer.gradient_clip,
+        if by_cells is None and lstm_small.takes(a, layer.cell_dim, a.shape[2]):
+            limits = {"clip": layer.cell_clip, "limit": layer.gradient_clip}
+            lstm_small.backward(dy, dcells, dc, a, cells, da, dr, by_recurrent, peepholes, **limits)
+        else:
+            feed_back = _FeedBack(layer, by_recurrent, dr, ctx.needs_input_grad[1])
+            _step_back_by_frame(
+                feed_back, dy, dcells, dc, a, cells, da, by_cells, layer=layer, peepholes=peepholes
             )
-            feed_back(das[t], dys[t - 1] if t else None)
         parameters = (
             _gradients(lstm, *parts, cells_) for lstm, *parts, cells_ in zip(ctx.layers, y, m, da, dy, cells)
         )
         return None, dr, dc, *da, *(gradient for of_layer in parameters for gradient in of_layer)
+
+
+def _step_by_frame(layer, a, cells, y, m, by_recurrent, by_cells, bias, peepholes) -> None:
+    """(1) to (4) of all frames, with operations of torch."""
+    dim = layer.recurrent_dim
+    project, step = bmm_into if bias is None else add_bmm, cells_for(a).step
+    frames = zip(
+        a.unbind(1),
+        m.unbind(1),
+        y[..., :dim].unbind(1),
+        y[:, 1:].unbind(1),
+        cells.unbind(1),
+        cells[:, 1:].unbind(1),
+    )
+    for gates, m_t, before, y_t, cells_before, cells_t in frames:
+        add_bmm(gates, before, by_recurrent.mT)
+        step(gates, cells_before, cells_t, m_t, peepholes, layer.cell_clip)
+        if by_cells is not None:
+            project(y_t, m_t, by_cells.mT)
+
+
+def _step_back_by_frame(feed_back, dy, dcells, dc, a, cells, da, by_cells, *, layer, peepholes) -> None:
+    """Derivatives from the last frame to the first, with operations of torch."""
+    by_y = None if by_cells is None else torch.empty_like(cells[:, 0], dtype=a.dtype)
+    back = cells_for(a).step_back
+    dys = dy.unbind(1)
+    das = da.unbind(1)
+    gates = a.unbind(1)
+    frames = cells[:, 1:].unbind(1)
+    before = cells.unbind(1)
+    for t in reversed(range(len(dys))):
+        feed_back.bound(dys[t])
+        if dcells is not None:
+            dc.add_(dcells[:, t])
+        if by_y is not None:
+            bmm_into(by_y, dys[t], by_cells)
+        dm = dys[t] if by_y is None else by_y
+        back(dm, dc, gates[t], before[t], frames[t], das[t], peepholes, layer.cell_clip, layer.gradient_clip)
+        feed_back(das[t], dys[t - 1] if t else None)
 
 
 class _FeedBack:
