@@ -139,7 +139,9 @@ def test_cnn_channels_are_features_and_deltas(corpus):
 
 
 @pytest.mark.parametrize("scheme, name, other", [
-    *((scheme, name, {}) for scheme in ("allreduce", "gradient", "adpsgd") for name in ("blstm", "carried")),
+    ("allreduce", "blstm", {}),
+    ("gradient", "carried", {}),
+    ("adpsgd", "carried", {}),
     ("allreduce", "tdnnf", {}),
     ("allreduce", "lstm",
      dict(growth=dict(shrink_value=0.9, shrink_saturation_threshold=0.0, shrink_value_period_frames=500))),
