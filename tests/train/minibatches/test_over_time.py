@@ -98,6 +98,7 @@ def test_networks_learn_and_models_reproduce_accuracy(corpus, tmp_path, name, ca
         deltas=2 if name == "cnn" else 0,
         learner=learner,
         schedule=dict(num_epochs=24 if name == "lstm" else 8, learning_rate=0.5),
+        loop=dict(log_frames=1000, checkpoint_frames=1000),
     )
     run_threads(2, lambda comm: train_rank(spec, comm))
     output = metrics_of(spec.out)
