@@ -83,8 +83,10 @@ def versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:
-            # `version` would parse all lines
-            found[name] = re.search(r"(?m)^Version: *(\S+)", distribution(name).read_text("METADATA"))[1]
+            metadata = distribution(name).read_text("METADATA") or ""
         except PackageNotFoundError:
-            pass  # harmless: it was not used
+            continue  # harmless: it was not used
+        # `importlib.metadata.version` would parse all lines
+        if version := re.search(r"(?m)^Version: *(\S+)", metadata):
+            found[name] = version[1]
     return found
