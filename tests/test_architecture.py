@@ -2,11 +2,13 @@
 files, docstrings of programs."""
 
 import ast
+import functools
 import re
 import subprocess
 import sys
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import NamedTuple
 
 import architecture_picture
 import pytest
@@ -30,16 +32,100 @@ def python_files(*folders: str) -> list[Path]:
     )
 
 
-def imports_of(path: Path) -> set[str]:
-    """Full names of the modules that a file imports, anywhere in it."""
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+class Function(NamedTuple):
+    """A function of a source file. `positional` is the number of parameters that a call may give by position,
+    without self and cls."""
+
+    name: str
+    lineno: int
+    length: int
+    has_docstring: bool
+    decorators: tuple[str, ...]
+    positional: int
+
+
+class Source(NamedTuple):
+    """What the rules need to know of a source file, from one pass over its tree.
+
+    imports               full names of the modules that it imports, anywhere in it
+    undocumented          public classes at the top of the file without a docstring, as `LINE: NAME`
+    has_star_in_index     whether there is an `x[a, *b]` (Python 3.11), which ast accepts for any version
+    """
+
+    imports: frozenset[str]
+    docstring: str | None
+    classes: tuple[str, ...]
+    undocumented: tuple[str, ...]
+    functions: tuple[Function, ...]
+    has_star_in_index: bool
+
+
+@functools.cache
+def oldest_python() -> tuple[int, ...]:
+    """The oldest Python that pyproject.toml allows."""
+    metadata = (ROOT / "pyproject.toml").read_text()
+    return tuple(map(int, re.search(r'requires-python = ">=(\d+)\.(\d+)"', metadata).groups()))
+
+
+@functools.cache
+def source_of(path: Path) -> Source:
+    """A file as `source_in` describes its text."""
+    return source_in(path.read_text(encoding="utf-8"), str(path))
+
+
+def source_in(text: str, name: str) -> Source:
+    """The source in a text; raises SyntaxError if the grammar of the oldest Python does not allow it."""
+    tree = ast.parse(text, name, feature_version=oldest_python())
+    imports, classes, functions, star = set(), [], [], False
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
+            imports |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import"
-            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    return names
+            assert node.level == 0, f"{name}: relative import"
+            imports |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.ClassDef):
+            classes.append(node.name)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            functions.append(function_of(node))
+        elif isinstance(node, ast.Subscript):
+            star |= has_star(node.slice)
+    undocumented = [
+        f"{node.lineno}: {node.name}"
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and node.name[0] != "_" and not ast.get_docstring(node)
+    ]
+    return Source(
+        frozenset(imports),
+        ast.get_docstring(tree),
+        tuple(classes),
+        tuple(undocumented),
+        tuple(functions),
+        star,
+    )
+
+
+def function_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Function:
+    names = [known.arg for known in (*node.args.posonlyargs, *node.args.args)]
+    return Function(
+        node.name,
+        node.lineno,
+        node.end_lineno - node.lineno + 1,
+        bool(ast.get_docstring(node)),
+        tuple(map(ast.unparse, node.decorator_list)),
+        len(names) - (names[:1] in (["self"], ["cls"])),
+    )
+
+
+def has_star(index: ast.expr) -> bool:
+    """Whether an index is `a, *b` without parentheses."""
+    return isinstance(index, ast.Tuple) and any(
+        isinstance(part, ast.Starred) and index.col_offset == index.elts[0].col_offset for part in index.elts
+    )
+
+
+def imports_of(path: Path) -> frozenset[str]:
+    """Full names of the modules that a file imports, anywhere in it."""
+    return source_of(path).imports
 
 
 def layers() -> dict[str, set[str]]:
@@ -189,10 +275,9 @@ def test_module_names_are_unique():
 def test_class_names_are_unique():
     """Private ones included."""
     classes = [
-        (node.name, str(path.relative_to(ROOT)))
+        (name, str(path.relative_to(ROOT)))
         for path in python_files("pyasr")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ClassDef)
+        for name in source_of(path).classes
     ]
     assert not used_twice(classes)
 
@@ -281,31 +366,16 @@ def test_job_start_imports_no_heavy_modules():
     assert done.stdout == "[]\n", done.stderr
 
 
-def has_star_in_index(tree) -> bool:
-    """Whether there is an `x[a, *b]` (Python 3.11), which ast accepts for any version."""
-    indices = [
-        node.slice
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple)
-    ]
-    return any(
-        isinstance(part, ast.Starred) and index.col_offset == index.elts[0].col_offset
-        for index in indices
-        for part in index.elts
-    )
-
-
 def test_sources_are_python_3_10():
     """According to the grammar of the oldest Python that pyproject.toml allows."""
-    metadata = (ROOT / "pyproject.toml").read_text()
-    oldest = tuple(map(int, re.search(r'requires-python = ">=(\d+)\.(\d+)"', metadata).groups()))
     for path in python_files("pyasr", "steps", "utils", "egs", "benchmarks", "tests"):
-        tree = ast.parse(path.read_text(), str(path), feature_version=oldest)
-        assert not has_star_in_index(tree), f"{path}: x[a, *b] is Python 3.11; write x[(a, *b)]"
+        assert not source_of(path).has_star_in_index, f"{path}: x[a, *b] is Python 3.11; write x[(a, *b)]"
 
 
-def functions(tree):
-    return [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+def test_newer_syntax_is_found():
+    assert source_in("x[a, *b]", "").has_star_in_index and not source_in("x[(a, *b)]", "").has_star_in_index
+    with pytest.raises(SyntaxError):
+        source_in("try:\n    f()\nexcept* OSError:\n    pass", "")  # Python 3.11
 
 
 @pytest.mark.parametrize("folder", ["pyasr", "steps", "utils", "egs", "benchmarks", "tests"])
@@ -315,28 +385,24 @@ def test_lengths_of_files_and_functions_are_limited(folder):
         assert len(lines) <= MAX_FILE_LINES, f"{path}: {len(lines)} lines"
         wide = [i for i, line in enumerate(lines, 1) if len(line) > MAX_COLUMNS]
         assert not wide or folder == "tests", f"{path}:{wide[:5]}: more than {MAX_COLUMNS} columns"
-        for function in functions(ast.parse(path.read_text())):
-            length = function.end_lineno - function.lineno + 1
-            assert length <= MAX_FUNCTION_LINES, (
-                f"{path}:{function.lineno}: {function.name} has {length} lines"
+        for function in source_of(path).functions:
+            assert function.length <= MAX_FUNCTION_LINES, (
+                f"{path}:{function.lineno}: {function.name} has {function.length} lines"
             )
 
 
-@pytest.mark.parametrize("path", python_files("pyasr"), ids=lambda path: str(path.relative_to(ROOT)))
-def test_modules_and_public_names_are_documented(path):
-    tree = ast.parse(path.read_text())
-    assert path.name == "__init__.py" or ast.get_docstring(tree), f"{path}: no docstring"
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-            assert ast.get_docstring(node), f"{path}:{node.lineno}: {node.name} has no docstring"
+def test_modules_and_public_names_are_documented():
+    for path in python_files("pyasr"):
+        source = source_of(path)
+        assert path.name == "__init__.py" or source.docstring, f"{path}: no docstring"
+        assert not source.undocumented, f"{path}: no docstring of a class: {source.undocumented}"
 
 
 def test_public_functions_are_documented():
     """Public functions of more than eight lines."""
     for path in python_files("pyasr"):
-        for function in functions(ast.parse(path.read_text())):
-            length = function.end_lineno - function.lineno + 1
-            known = function.name.startswith("_") or length <= 8 or ast.get_docstring(function)
+        for function in source_of(path).functions:
+            known = function.name.startswith("_") or function.length <= 8 or function.has_docstring
             assert known, f"{path.relative_to(ROOT)}:{function.lineno}: {function.name} has no docstring"
 
 
@@ -351,7 +417,7 @@ def test_scripts_document_inputs_outputs_and_example(script):
     assert text.startswith("#!/usr/bin/env python3\n") and script.stat().st_mode & 0o111, (
         f"{script} is not executable"
     )
-    doc = ast.get_docstring(ast.parse(text))
+    doc = source_of(script).docstring
     assert doc and re.match(r"\S.*\.", doc.replace("\n", " ")), f"{script}: no sentence"
     assert re.search(r"\bReads?\b", doc) and re.search(r"[Ww]rites?\b", doc), (
         f"{script}: what does it read, what does it write?"
@@ -368,26 +434,20 @@ def test_invalid_option_gives_one_sentence_and_status_1(script):
     assert done.returncode == 1 and "no such option" in done.stderr and done.stderr.count("\n") == 1
 
 
-def positional_parameters(function: ast.FunctionDef) -> int:
-    """Number of parameters that a call may give by position, without self and cls."""
-    names = [known.arg for known in (*function.args.posonlyargs, *function.args.args)]
-    return len(names) - (names[:1] in (["self"], ["cls"]))
-
-
 def test_functions_have_few_positional_parameters():
     """Kernels of numba included. Kernels of Triton are excepted, because they take no records."""
     found, on_gpu = {}, 0
     for path in python_files("pyasr", "steps", "utils"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef):
-                if "triton.jit" in map(ast.unparse, node.decorator_list):
-                    on_gpu += 1
-                else:
-                    found[f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"] = positional_parameters(node)
+        for function in source_of(path).functions:
+            if "triton.jit" in function.decorators:
+                on_gpu += 1
+            else:
+                place = f"{path.relative_to(ROOT)}:{function.lineno} {function.name}"
+                found[place] = function.positional
     assert not {name: number for name, number in found.items() if number > MAX_POSITIONAL}
     assert on_gpu and max(found.values()) == MAX_POSITIONAL
-    (example,) = ast.parse("def f(self, a, /, b, c=1, *, d): ...").body
-    assert positional_parameters(example) == 3
+    (example,) = source_in("def f(self, a, /, b, c=1, *, d): ...", "").functions
+    assert example.positional == 3
 
 
 @pytest.mark.parametrize("step", sorted(path.name for path in (ROOT / "steps").glob("*.py")))

@@ -17,17 +17,21 @@ from pyasr.cluster.installation import Check, Missing
 from pyasr.export.export_formats import ONNX
 
 
-@pytest.fixture
-def tree(tmp_path, root) -> Path:
+def make_tree(place: Path, root: Path) -> Path:
     """A toolkit without required packages, so that its environment is built in seconds and without a
     network."""
-    place = tmp_path / "toolkit"
     (place / "utils").mkdir(parents=True)
     shutil.copy(root / "path.sh", place)
     for name in ("find_python.sh", "build_environment.py"):
         shutil.copy(root / "utils" / name, place / "utils")
     (place / "requirements.txt").write_text("# nothing\n")
     return place
+
+
+@pytest.fixture
+def tree(tmp_path, root) -> Path:
+    """A toolkit without an environment."""
+    return make_tree(tmp_path / "toolkit", root)
 
 
 def environment(**changes):
@@ -54,9 +58,25 @@ def finish(process):
     return process.returncode, out, err
 
 
-def test_concurrent_first_starts_build_one_environment(tree):
+@pytest.fixture(scope="module")
+def started_twice(tmp_path_factory, root) -> tuple[Path, list[tuple[int, str, str]]]:
+    """A toolkit with an environment; (exit status, output, errors) of its two first, simultaneous starts."""
+    tree = make_tree(tmp_path_factory.mktemp("built") / "toolkit", root)
     both = [source(tree), source(tree)]
-    ends = [finish(process) for process in both]
+    return tree, [finish(process) for process in both]
+
+
+@pytest.fixture
+def built(started_twice, tmp_path) -> Path:
+    """A toolkit with a complete environment, which a test may change."""
+    tree = started_twice[0]
+    (tree / "requirements.txt").write_text("# nothing\n")
+    assert finish(source(tree))[0] == 0
+    return tree
+
+
+def test_concurrent_first_starts_build_one_environment(started_twice):
+    tree, ends = started_twice
     assert [(status, out) for status, out, _ in ends] == [(0, f"{tree}/.venv/bin/python\n")] * 2
     assert sum("installing requirements.txt" in err for _, _, err in ends) == 1
     report = f"C {os.environ.get('OMP_NUM_THREADS', '1')}\n"
@@ -70,18 +90,20 @@ def test_concurrent_first_starts_build_one_environment(tree):
     assert finish(source(tree))[2] == ""
 
 
-def test_interrupted_or_moved_environments_are_built_again(tree):
-    assert finish(source(tree))[0] == 0
-    (tree / ".venv" / ".installed-requirements.txt").unlink()
-    (tree / ".venv" / "half").write_text("left by a build that was killed")
-    assert finish(source(tree))[0] == 0 and not (tree / ".venv" / "half").exists()
-    (tree / ".venv" / "pyvenv.cfg").unlink()  # its python would take the system's packages
+def test_interrupted_or_moved_environments_are_built_again(built):
+    (built / ".venv" / ".installed-requirements.txt").unlink()
+    (built / ".venv" / "half").write_text("left by a build that was killed")
+    assert finish(source(built))[0] == 0 and not (built / ".venv" / "half").exists()
+    (built / ".venv" / "pyvenv.cfg").unlink()  # its python would take the system's packages
     assert (
-        "installing requirements.txt" in finish(source(tree))[2] and (tree / ".venv" / "pyvenv.cfg").exists()
+        "installing requirements.txt" in finish(source(built))[2]
+        and (built / ".venv" / "pyvenv.cfg").exists()
     )
-    moved = tree.with_name("moved")
-    tree.rename(moved)
-    assert finish(source(moved))[:2] == (0, f"{moved}/.venv/bin/python\n")
+    moved = built.with_name("moved")
+    built.rename(moved)
+    status, out, err = finish(source(moved))
+    moved.rename(built)
+    assert (status, out) == (0, f"{moved}/.venv/bin/python\n") and "installing requirements.txt" in err
 
 
 def test_further_requirements_are_added(tree, tmp_path):
@@ -130,12 +152,17 @@ def test_further_requirements_are_added(tree, tmp_path):
         ("", {"PYASR_PYTHON": "/bin/false"}, "PYASR_PYTHON=/bin/false is no Python of version 3.10 or newer"),
     ],
 )
-def test_missing_prerequisites_give_one_sentence(requirement, changes, sentence, tree):
-    (tree / "requirements.txt").write_text(requirement + "\n")
-    status, out, err = finish(source(tree, **changes))
+def test_missing_prerequisites_give_one_sentence(requirement, changes, sentence, tree, started_twice):
+    """In a toolkit with an environment for other requirements, except if there is no Python to make one."""
+    place = started_twice[0] if requirement else tree
+    mark = place / ".venv" / ".installed-requirements.txt"
+    if requirement:
+        mark.write_text("# other requirements\n")
+    (place / "requirements.txt").write_text(requirement + "\n")
+    status, out, err = finish(source(place, **changes))
     assert status != 0 and out == ""
     assert sentence in err.splitlines()[-1] and "Traceback" not in err
-    assert not (tree / ".venv" / ".installed-requirements.txt").exists()
+    assert not mark.exists()
 
 
 def test_python_without_venv_is_reported(tree):

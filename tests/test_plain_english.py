@@ -49,15 +49,16 @@ def found_in(path: Path) -> list[str]:
 
 
 def texts_of_python(path: Path) -> Iterator[tuple[int, str]]:
-    """(line, text) of all comments and of all strings with a space: docstrings, help texts and messages.
-    Adjacent strings are one string."""
+    """(line, text) of all strings with a space: docstrings, help texts and messages; and of all comments, if
+    the file has an avoided word. Adjacent strings are one string."""
     source = path.read_text(encoding="utf-8")
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             yield from enumerate(node.value.splitlines(), node.lineno)
-    yield from (
-        (token.start[0], token.string) for token in tokens_of(source) if token.type == tokenize.COMMENT
-    )
+    if AVOIDED.search(source):  # comments are parts of lines
+        yield from (
+            (token.start[0], token.string) for token in tokens_of(source) if token.type == tokenize.COMMENT
+        )
 
 
 def tokens_of(source: str) -> Iterator[tokenize.TokenInfo]:
@@ -66,7 +67,9 @@ def tokens_of(source: str) -> Iterator[tokenize.TokenInfo]:
 
 def names_found_in(path: Path) -> set[str]:
     """The names in a Python file, and its own name, that have a part of NAME_PARTS, each as `FILE: NAME`."""
-    tokens = tokens_of(path.read_text(encoding="utf-8"))
+    source = path.read_text(encoding="utf-8")
+    may_have_some = any(part in source.lower() for part in NAME_PARTS)
+    tokens = tokens_of(source) if may_have_some else ()
     names = {path.stem, *(token.string for token in tokens if token.type == tokenize.NAME)}
     return {
         f"{path.relative_to(ROOT)}: {name}" for name in names if NAME_PARTS & set(name.lower().split("_"))

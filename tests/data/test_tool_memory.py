@@ -13,7 +13,7 @@ from steps_here import run_here
 
 from pyasr.io import content, keys, tables, text_tables
 
-SIZES = 200, 800, 2000
+SIZES = 100, 500, 1300
 PER_SPEAKER, MAX_BYTES = 50, 400
 # lines of a table are not all in memory twice
 LESS_BYTES = {"copy": 80, "perturb": 110, "perturb between others": 110, "split": 140}

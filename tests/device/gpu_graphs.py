@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 from gpu_streams import present
-from torch.utils._pytree import tree_leaves
+from nested_values import leaves
 
 
 class CudaGraph:
@@ -22,9 +22,7 @@ class CudaGraph:
 
     def captured(self, compute: Callable[[], object], result: object) -> None:
         """Record an operation, as a function without arguments, with the CPU tensors that it returned."""
-        self._steps.append(
-            (compute, [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)])
-        )
+        self._steps.append((compute, [leaf for leaf in leaves(result) if isinstance(leaf, torch.Tensor)]))
 
     def launched(self, num_bytes: int) -> None:
         """Count a kernel of the capture."""
@@ -35,7 +33,7 @@ class CudaGraph:
         """Execute all operations again."""
         present[-1].launched("replay", self._num_bytes)
         for compute, places in self._steps:
-            found = [leaf for leaf in tree_leaves(compute()) if isinstance(leaf, torch.Tensor)]
+            found = [leaf for leaf in leaves(compute()) if isinstance(leaf, torch.Tensor)]
             for place, value in zip(places, found, strict=True):
                 if place.data_ptr() != value.data_ptr():
                     place.copy_(value)

@@ -29,17 +29,19 @@ differentiated. What a CUDA graph captures is executed, too, and the graph may n
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
+from typing import NamedTuple
 from unittest.mock import patch
 
 import torch
 from gpu_counts import Counts, bytes_moved, place
 from gpu_graphs import CudaGraph, graph
 from gpu_streams import Event, LateCopy, Stream, present
+from nested_values import leaves, mapped
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves, tree_map
 
 DEVICE, HOST = torch.device("cuda", 0), torch.device("cpu")
 _WITHOUT_KERNEL = {
@@ -89,7 +91,7 @@ class GpuTensor(torch.Tensor):
     @staticmethod
     def __new__(cls, inner: torch.Tensor) -> GpuTensor:
         if inner.layout is torch.strided:
-            return torch.Tensor._make_subclass(cls, inner.detach(), inner.requires_grad)
+            return torch.Tensor._make_subclass(cls, inner, inner.requires_grad)
         # sparse tensors are seen only by operations
         return torch.Tensor._make_wrapper_subclass(cls, inner.size(), dtype=inner.dtype)
 
@@ -201,29 +203,29 @@ class MockGpu:
 
     def execute(self, operation: torch._ops.OpOverload, args: tuple, kwargs: dict):
         """Execute an ATen operation with a device tensor among its arguments."""
-        name = operation._schema.name.partition("::")[2]
+        name, is_view, has_kernel, is_random = _kind_of(operation)
         if name == "copy_" and not all(isinstance(x, GpuTensor) for x in args[:2]):
             return self.copy(*args, **kwargs)
-        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-        is_view = operation.is_view
-        draws = torch.Tag.nondeterministic_seeded in operation.tags and kwargs.get("generator") is None
+        tensors = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         self._check_devices(name, args, tensors)
         self._look_for_syncs(name, args, tensors)
+        draws = is_random and kwargs.get("generator") is None
         if "device" in kwargs:
             kwargs = {**kwargs, "device": HOST}
         if operation is torch.ops.aten.bmm.dtype:  # exist only on GPUs
             operation = _bmm_in
-        inner, inner_keywords = tree_map(on_host, args), tree_map(on_host, kwargs)
-        with self._drawing(draws):
+        inner, inner_keywords = mapped(on_host, args), mapped(on_host, kwargs)
+        with self._random_state_of_device() if draws else _AS_IT_IS:
             result = operation(*inner, **inner_keywords)
         if self.graph is not None and not is_view:
             self.graph.captured(lambda: operation(*inner, **inner_keywords), result)
-        if not (is_view or name in _WITHOUT_KERNEL or name.startswith(("empty", "new_empty"))):
+        if has_kernel:
+            is_counted = self.graph is not None or self._counts
             self.launched(
-                name, bytes_moved(name, list(map(on_host, tensors)), list(map(on_host, tree_leaves(result))))
+                name, bytes_moved(name, list(map(on_host, tensors)), leaves(result)) if is_counted else 0
             )
         known = {id(x.inner): x for x in tensors if isinstance(x, GpuTensor)}
-        return tree_map(lambda x: known[id(x)] if id(x) in known else on_device(x), result)
+        return mapped(lambda x: known[id(x)] if id(x) in known else on_device(x), result)
 
     def launched(self, name: str, num_bytes: int) -> None:
         """Count a kernel."""
@@ -269,11 +271,8 @@ class MockGpu:
             self.wait(f"{name} by a mask")
 
     @contextlib.contextmanager
-    def _drawing(self, draws: bool):
+    def _random_state_of_device(self):
         """Let the block draw from the device's random state."""
-        if not draws:
-            yield
-            return
         with self.lock:
             of_host = torch.get_rng_state()
             torch.set_rng_state(self.random_state)
@@ -336,6 +335,28 @@ class MockGpu:
         return self.copy(self.pin(copy) if non_blocking else copy, tensor.detach(), non_blocking)
 
 
+class _Kind(NamedTuple):
+    """What is known of an ATen operation: its name without `aten::`; whether it is a view, runs a kernel, or
+    may draw random numbers."""
+
+    name: str
+    is_view: bool
+    has_kernel: bool
+    is_random: bool
+
+
+@functools.cache
+def _kind_of(operation: torch._ops.OpOverload) -> _Kind:
+    name, is_view = operation._schema.name.partition("::")[2], operation.is_view
+    allocates = name in _WITHOUT_KERNEL or name.startswith(("empty", "new_empty"))
+    return _Kind(
+        name, is_view, not (is_view or allocates), torch.Tag.nondeterministic_seeded in operation.tags
+    )
+
+
+_AS_IT_IS = contextlib.nullcontext()
+
+
 def _bmm_in(a: torch.Tensor, b: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return a.to(dtype) @ b.to(dtype)
 
@@ -375,6 +396,8 @@ class _Calls(TorchFunctionMode):
         }
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
+        if not kwargs and function not in self.special and getattr(function, "__name__", "") != "new_tensor":
+            return function(*args)
         kwargs = dict(kwargs or {})
         _check_generator(kwargs.get("generator"), kwargs.get("device"), args)
         if function in self.special:
@@ -396,7 +419,7 @@ class _Calls(TorchFunctionMode):
                 return self._to(args[0], kwargs.get("dtype") or args[0].dtype)
             made = function(*map(on_host, args), **{**kwargs, "device": HOST})
             return self.gpu.moved(made, DEVICE)
-        made = function(*tree_map(on_host, args), **{**kwargs, "device": HOST})
+        made = function(*mapped(on_host, args), **{**kwargs, "device": HOST})
         if self.gpu.graph is not None:
             value = made.clone()
             self.gpu.graph.captured(lambda: value, made)

@@ -124,9 +124,7 @@ def test_training_continues_after_lost_ranks(corpus, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "scheme, victim, left",
-    [(["adpsgd"], 1, 2), (["adpsgd", "--topology", "random-ring"], 1, 2), (["asgd"], 0, 1)],
-    ids=["adpsgd", "adpsgd-random-ring", "asgd"],
+    "scheme, victim, left", [(["adpsgd"], 1, 2), (["asgd"], 0, 1)], ids=["adpsgd", "asgd"]
 )
 def test_asynchronous_epoch_continues_after_lost_rank(corpus, tmp_path, scheme, victim, left):
     """One of three ranks, with asgd the server, is killed within the first epoch: the job ends within 10 s.

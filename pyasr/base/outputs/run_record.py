@@ -7,7 +7,9 @@ too.
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 import shlex
 import sys
 import time
@@ -19,13 +21,20 @@ _PACKAGES = ("numpy", "numba", "torch", "mpi4py")
 
 def run_record() -> dict:
     """JSON values: command, its end (UTC), commit of the code, machine, versions of Python and packages."""
+    own_commit, own_versions = _code_of_process()
     return {
         "command": shlex.join(sys.argv),
         "ended": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime()),
-        "commit": commit(),
+        "commit": own_commit,
         "machine": machine(),
-        "versions": versions(),
+        "versions": own_versions,
     }
+
+
+@functools.cache
+def _code_of_process() -> tuple[str, dict[str, str]]:
+    """(commit, versions), the same for all outputs of a process."""
+    return commit(), versions()
 
 
 def commit() -> str:
@@ -33,19 +42,19 @@ def commit() -> str:
     outside a repository."""
     import subprocess
 
+    # a killed `status` would leave its lock file behind
+    words = ["--no-optional-locks", "-C", str(_ROOT), "status", "--porcelain=v2", "--branch"]
     try:
-        head = _git("rev-parse", "--short=12", "HEAD")
-        return head + ("+changes" if _git("status", "--porcelain", "--untracked-files=no") else "")
+        done = subprocess.run(
+            ["git", *words, "--untracked-files=no"], capture_output=True, text=True, check=True
+        )
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-
-
-def _git(*words: str) -> str:
-    import subprocess
-
-    # a killed `status` would leave its lock file behind
-    command = ["git", "--no-optional-locks", "-C", str(_ROOT), *words]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    lines = done.stdout.splitlines()
+    (head,) = [line.removeprefix("# branch.oid ") for line in lines if line.startswith("# branch.oid ")]
+    if head == "(initial)":  # nothing is committed
+        return "unknown"
+    return head[:12] + ("+changes" if any(not line.startswith("#") for line in lines) else "")
 
 
 def machine() -> str:
@@ -68,13 +77,16 @@ def _processor() -> str:
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the numerical packages that are installed."""
-    import importlib.metadata
     import platform
+    from importlib.metadata import PackageNotFoundError, distribution
 
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            pass  # harmless: it was not used
+            metadata = distribution(name).read_text("METADATA") or ""
+        except PackageNotFoundError:
+            continue  # harmless: it was not used
+        # `importlib.metadata.version` would parse all lines
+        if version := re.search(r"(?m)^Version: *(\S+)", metadata):
+            found[name] = version[1]
     return found

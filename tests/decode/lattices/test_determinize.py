@@ -143,10 +143,10 @@ def test_large_lattices_have_costs_of_constrained_searches(large):
     paths = n_best(compact, 2000, SCALE)
     assert len(paths) > 300 and compact.num_arcs < 0.2 * large.num_arcs
     totals = {tuple(path.words): path.graph_cost + SCALE * path.acoustic_cost for path in paths}
-    for path in paths[::50]:
+    for path in paths[::200]:
         assert totals[tuple(path.words)] == pytest.approx(viterbi(large, path.words, costs), abs=0.01)
     rng = np.random.default_rng(0)
-    for _ in range(20):
+    for _ in range(8):
         shaken = replace(
             large, graph_costs=large.graph_costs + rng.exponential(0.3, large.num_arcs).astype(np.float32)
         )

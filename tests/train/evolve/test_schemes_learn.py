@@ -13,6 +13,7 @@ from pyasr.parallel.strategies import make_strategy, strategy_names
 from pyasr.train.evolve.growth import Growth, GrowthOptions
 
 SIZES = [10, 10, 3, 0]
+SELDOM = dict(log_frames=1000, checkpoint_frames=1000)
 # schemes that move further than the mean
 RATES = {"bmuf": 0.03, "bmuf-classical": 0.03, "slowmo": 0.05, "diloco": 0.05, "asgd": 0.05}
 
@@ -40,6 +41,7 @@ def test_every_scheme_learns_with_uneven_shards(tmp_path, name, more):
     options = with_options(
         mixing=dict(parallel=name, **more),
         schedule=dict(lr_scaling="none", num_epochs=4, learning_rate=RATES.get(name, 0.1)),
+        loop=SELDOM,
     )
 
     def rank(comm):
@@ -62,7 +64,9 @@ def test_rank_that_skips_half_of_its_minibatches(tmp_path, name):
     skip these minibatches."""
     mixing = dict(parallel=name, period_frames=32, ranks_per_node=2)
     options = with_options(
-        mixing=mixing, schedule=dict(lr_scaling="none", num_epochs=4, learning_rate=RATES.get(name, 0.1))
+        mixing=mixing,
+        schedule=dict(lr_scaling="none", num_epochs=4, learning_rate=RATES.get(name, 0.1)),
+        loop=SELDOM,
     )
 
     def rank(comm):
@@ -101,7 +105,7 @@ def test_parameter_scaling_is_not_mixed_as_an_update(tmp_path, name):
     """Parameters are multiplied by 0.9 once within an epoch, with learning rate 0. Momentum does not repeat
     the change, and no centre reverts it."""
     mixing = dict(parallel=name, period_frames=32, ranks_per_node=2)
-    options = with_options(mixing=mixing, schedule=dict(learning_rate=0.0, num_epochs=3))
+    options = with_options(mixing=mixing, schedule=dict(learning_rate=0.0, num_epochs=3), loop=SELDOM)
 
     def rank(comm):
         changed_at = []

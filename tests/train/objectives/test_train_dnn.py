@@ -125,43 +125,40 @@ def rank_processes(directory):
     return sorted((pid for pid, parent in parents.items() if parent in parents), key=parents.get)
 
 
-def test_trained_model_scores_frames(corpus, tmp_path):
-    path, targets = corpus
-    run = subprocess.run(**command(path, tmp_path / "dnn", "--num-epochs", 4))
+# of a training with the state of several options
+WITH_STATE = ["--num-epochs", 8, "--momentum", 0.5, "--dropout", 0.1, "--schedule", "newbob",
+              "--checkpoint-minutes", 0.005]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def whole(corpus, tmp_path_factory):
+    """Output of a training that was not interrupted."""
+    out = tmp_path_factory.mktemp("whole") / "dnn"
+    run = subprocess.run(**command(corpus[0], out, *WITH_STATE))
     assert run.returncode == 0, run.stdout + run.stderr
-    out = tmp_path / "dnn"
+    return out
+
+
+def test_trained_model_scores_frames(corpus, whole):
+    path, targets = corpus
     assert {"final.nnet", "final.mdl", "tree", "input.json", "phones.txt", "metrics.jsonl"} <= {
-        p.name for p in out.iterdir()
+        p.name for p in whole.iterdir()
     }
     assert (
-        not (out / "checkpoint").exists()
-        and not list(out.glob("targets*"))
-        and list((out / "tensorboard").iterdir())
+        not (whole / "checkpoint").exists()
+        and not list(whole.glob("targets*"))
+        and list((whole / "tensorboard").iterdir())
     )
-    scorer, reader = load_scorer(out), FeatureReader(path / "data", InputOptions.load(out))
+    scorer, reader = load_scorer(whole), FeatureReader(path / "data", InputOptions.load(whole))
     best = [scorer.log_likelihoods(reader[key]).argmax(1) == targets.pdfs_of(key) for key in reader.keys]
     assert np.concatenate(best).mean() > 0.9
-    log = (out / "log" / "train.log").read_text()
+    log = (whole / "log" / "train.log").read_text()
     assert "linear scaling: effective 0.05 x 2 = 0.1" in log and "communication" in log
 
 
-def test_killed_rank_ends_job_and_same_command_resumes(corpus, tmp_path):
+def test_killed_rank_ends_job_and_same_command_resumes(corpus, whole, tmp_path):
     path, _ = corpus
-    flags = [
-        "--num-epochs",
-        8,
-        "--momentum",
-        0.5,
-        "--dropout",
-        0.1,
-        "--schedule",
-        "newbob",
-        "--checkpoint-minutes",
-        0.005,
-    ]
-    whole = subprocess.run(**command(path, tmp_path / "whole", *flags))
-    assert whole.returncode == 0, whole.stdout + whole.stderr
-    process = subprocess.Popen(**command(path, tmp_path / "cut", *flags, "--max-restarts", 0))
+    process = subprocess.Popen(**command(path, tmp_path / "cut", *WITH_STATE, "--max-restarts", 0))
     scratch = tmp_path / "cut.tmp"
     wait_for(scratch / "checkpoint" / "checkpoint.json", process)
     os.kill(rank_processes(scratch)[1], signal.SIGKILL)
@@ -169,12 +166,12 @@ def test_killed_rank_ends_job_and_same_command_resumes(corpus, tmp_path):
     assert process.returncode == 1
     assert "train_dnn.py: error:" in errors and "Traceback" not in errors
     assert not (tmp_path / "cut").exists()
-    again = subprocess.run(**command(path, tmp_path / "cut", *flags))
+    again = subprocess.run(**command(path, tmp_path / "cut", *WITH_STATE))
     assert again.returncode == 0, again.stdout + again.stderr
     assert "resuming at" in (tmp_path / "cut" / "log" / "train.log").read_text()
-    first, second = parameters(tmp_path / "whole"), parameters(tmp_path / "cut")
+    first, second = parameters(whole), parameters(tmp_path / "cut")
     assert all(torch.equal(first[name], second[name]) for name in first)
-    finished = subprocess.run(**command(path, tmp_path / "cut", *flags))
+    finished = subprocess.run(**command(path, tmp_path / "cut", *WITH_STATE))
     assert finished.returncode == 0 and "up to date" in finished.stdout
 
 

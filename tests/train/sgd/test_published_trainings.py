@@ -51,8 +51,17 @@ TOYS = {
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     """1,620 frames, in which pdfs last longer than the delay of the LSTMP."""
-    path = tmp_path_factory.mktemp("corpus")
-    lengths = {f"{'ab'[i % 2]}-{i:02d}": 31 + i % 20 for i in range(40)}
+    return make_corpus(tmp_path_factory.mktemp("corpus"), 40)
+
+
+@pytest.fixture(scope="module")
+def small_corpus(tmp_path_factory):
+    """710 frames."""
+    return make_corpus(tmp_path_factory.mktemp("small"), 18)
+
+
+def make_corpus(path: Path, num_utterances: int) -> Path:
+    lengths = {f"{'ab'[i % 2]}-{i:02d}": 31 + i % 20 for i in range(num_utterances)}
     make_alignments(path / "ali", make_data(path / "data", lengths, NUM_PDFS, stay=12))
     (path / "lang").mkdir()
     (path / "lang" / "phones.txt").write_text("<eps> 0\n")
@@ -179,12 +188,12 @@ def test_kaldi_networks(conf, network, minibatch, rate, more, of_layers, corpus,
     assert (network.left, network.right) == ((42, 7) if conf == "lstmp" else (15, 15))
 
 
-def test_ibm_network(corpus, tmp_path, learned, capsys):
+def test_ibm_network(small_corpus, tmp_path, learned, capsys):
     """Both ranks apply the same updates. The rate is for the minibatch of both; it rises by a factor of ten
     in ten epochs, then falls by a factor of the square root of two per epoch."""
     minibatch = 2 * 21
     train(
-        corpus,
+        small_corpus,
         tmp_path / "out",
         "ibm",
         "network/ibm.net",

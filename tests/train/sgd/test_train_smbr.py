@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 from lattice_corpus import LENGTHS, NUM_PDFS, SCALE, SILENCES, write_lattice_corpus
-from schemes import fitting
+from schemes import KINDS_OF_SCHEMES, fitting
 from steps_here import run_here, step_of
 from toy_jobs import power_cut
 from training_corpora import DIM, transition_model
@@ -27,7 +27,6 @@ from pyasr.io.kaldi_objects import KaldiWriter
 from pyasr.nn.networks.acoustic import AcousticModel, load_scorer
 from pyasr.nn.networks.feed_forward import DnnOptions, FeedForward
 from pyasr.nn.networks.layered import LayeredNetwork
-from pyasr.parallel.strategies import strategy_names
 from pyasr.sequence.lattices.hypotheses import hypotheses_of
 from pyasr.sequence.lattices.lattice_criteria import CriterionOptions, evaluate
 from pyasr.sequence.lattices.tid_classes import TidClasses
@@ -179,7 +178,7 @@ def states_of(lattice, pdfs) -> list[set]:
 
 @pytest.mark.parametrize(
     "flags",
-    [["--parallel", name] for name in strategy_names()]
+    [["--parallel", name] for name in KINDS_OF_SCHEMES]
     + [["--first-mixing", "best"], ["--minibatch", 80], ["--data-assignment", "all"]],
     ids=lambda flags: flags[-1],
 )

@@ -96,11 +96,8 @@ def spelled(corpus, out) -> float:
     return right / len(reader.keys)
 
 
-@pytest.mark.parametrize("scheme", ["allreduce", "bmuf"])
-def test_network_learns_to_spell(corpus, tmp_path, scheme):
+def test_network_learns_to_spell(corpus, tmp_path):
     flags = [
-        "--parallel",
-        scheme,
         "--natural-gradient",
         "online",
         "--ng-rank-in",
