@@ -99,11 +99,13 @@ def test_interrupted_or_moved_environments_are_built_again(built):
         "installing requirements.txt" in finish(source(built))[2]
         and (built / ".venv" / "pyvenv.cfg").exists()
     )
+    (built / ".venv" / "half").write_text("of the environment at the old path")
     moved = built.with_name("moved")
     built.rename(moved)
     status, out, err = finish(source(moved))
     moved.rename(built)
     assert (status, out) == (0, f"{moved}/.venv/bin/python\n") and "installing requirements.txt" in err
+    assert not (built / ".venv" / "half").exists()
 
 
 def test_further_requirements_are_added(tree, tmp_path):

@@ -73,6 +73,15 @@ def is_complete(name: str) -> bool:
     return exists() and mark(name).is_file() and mark(name).read_text(encoding="utf-8") == mark_content(name)
 
 
+def was_built_here() -> bool:
+    """Whether the environment was built at its present path: programs in its bin contain the path."""
+    return (
+        exists()
+        and mark("requirements.txt").is_file()
+        and mark("requirements.txt").read_text(encoding="utf-8").startswith(f"# {VENV}\n")
+    )
+
+
 def exists() -> bool:
     """Whether the environment exists. Without pyvenv.cfg, its python is the system's, with the system's
     packages."""
@@ -103,7 +112,7 @@ def cause(text: str) -> str:
 
 
 def make_venv(log: Path) -> None:
-    """Create an empty environment, in place of one that an interrupted build has left."""
+    """Create an empty environment, in place of one that an interrupted build has left or that was moved."""
     if importlib.util.find_spec("venv") and importlib.util.find_spec("ensurepip"):
         run([sys.executable, "-m", "venv", "--clear", VENV], log)
     elif importlib.util.find_spec("virtualenv"):
@@ -126,7 +135,7 @@ def install(name: str) -> None:
     log = ROOT / ".venv.log"
     log.write_text("", encoding="utf-8")
     print(f"installing {name} into {VENV} (once; log: {log})", file=sys.stderr, flush=True)
-    if not (exists() and mark("requirements.txt").is_file()):
+    if not was_built_here():
         make_venv(log)
     mark(name).unlink(missing_ok=True)
     constraints = ["-c", ROOT / "requirements.txt"] if name != "requirements.txt" else []
