@@ -109,6 +109,7 @@ def text_calls(tree: ast.AST) -> list[int]:
         if name.rpartition(".")[2] in ("open", "fdopen", "read_text", "write_text") and name not in (
             "os.open",
             "tarfile.open",
+            "distribution(name).read_text",  # of importlib.metadata, which reads UTF-8
         ):
             constants = [
                 node.value
